@@ -1,0 +1,40 @@
+# Chores, each a few lines. `make` by itself lists them.
+PYTHON ?= python3
+BIN := .venv/bin
+export PYTHONDONTWRITEBYTECODE := 1
+
+help:  ## list what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: .venv/ready  ## the virtual environment and Delta's jars, once
+
+.venv/ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m oncelake.lake.jars
+	touch $@
+
+demo: setup  ## the retry that doubled the rows, and the same retry that does not
+	$(BIN)/python examples/flights/demo.py
+
+check: setup  ## lint, types, layers
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+test: check  ## everything that must hold (real Spark, real kills)
+	$(BIN)/pytest
+
+bench: setup  ## the figures in bench/results, measured again
+	$(BIN)/python -m bench
+
+lock:  ## resolve requirements.lock anew (needs uv)
+	uv pip compile pyproject.toml --quiet --all-extras --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --no-header --no-annotate --python-version 3.11 -o requirements.lock
+
+clean:  ## remove what was made here
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-lake
+
+.PHONY: help setup demo check test bench lock clean

@@ -1,0 +1,68 @@
+"""oncelake: exactly-once data pipelines on Spark and Delta Lake, and the proof of it.
+
+Everything public is listed here and resolved on first use, so that commands which need no Spark do not pay for it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "Interval": "oncelake.intervals",
+    "OncelakeError": "oncelake.errors",
+    "Outcome": "oncelake.work",
+    "Plan": "oncelake.work",
+    "Project": "oncelake.api",
+    "Report": "oncelake.work",
+    "append": "oncelake.patterns",
+    "files": "oncelake.sources",
+    "open": "oncelake.api",
+    "overwrite": "oncelake.patterns",
+    "pipeline": "oncelake.pipelines",
+    "replace_interval": "oncelake.patterns",
+    "replace_partitions": "oncelake.patterns",
+    "table": "oncelake.sources",
+    "write": "oncelake.writing",
+}
+
+__all__ = [
+    "Interval",
+    "OncelakeError",
+    "Outcome",
+    "Plan",
+    "Project",
+    "Report",
+    "__version__",
+    "append",
+    "files",
+    "open",
+    "overwrite",
+    "pipeline",
+    "replace_interval",
+    "replace_partitions",
+    "table",
+    "write",
+]
+
+if TYPE_CHECKING:
+    from oncelake.api import Project, open  # noqa: A004  once.open
+    from oncelake.errors import OncelakeError
+    from oncelake.intervals import Interval
+    from oncelake.patterns import append, overwrite, replace_interval, replace_partitions
+    from oncelake.pipelines import pipeline
+    from oncelake.sources import files, table
+    from oncelake.work import Outcome, Plan, Report
+    from oncelake.writing import write
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'oncelake' has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,146 @@
+"""The commands. Each parses, calls the public API and hands what comes back to `output`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+import oncelake as once
+from oncelake.cli import output
+
+EXITS = """\b
+Exit codes: 0 done or already done, 1 failed, 2 usage or configuration, 3 check or proof violated,
+4 lost to another runner (safe to retry), 5 effects in doubt, 130 interrupted."""
+
+
+class _Group(click.Group):
+    """A group that lists its commands in the order one meets them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
+        return list(self.commands)
+
+
+@click.group(
+    cls=_Group,
+    epilog=EXITS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(once.__version__, prog_name="oncelake")
+@click.option("--project", "-p", default=None, metavar="DIR", help="The project's folder (default: the current one).")
+@click.option("--profile", default=None, help="A profile of oncelake.yaml (or ONCELAKE_PROFILE).")
+@click.pass_context
+def cli(ctx: click.Context, project: str | None, profile: str | None) -> None:
+    """Exactly-once data pipelines on Spark and Delta Lake."""
+    ctx.obj = {"project": project, "profile": profile}
+
+
+def _project_options(command: Callable[..., Any]) -> Callable[..., None]:
+    """Options of every command that works on a project, which is opened here."""
+
+    @click.option("--project", "-p", default=None, metavar="DIR", help="The project's folder.")
+    @click.option("--profile", default=None, help="A profile of oncelake.yaml.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
+    @wraps(command)
+    def opened(project: str | None, profile: str | None, as_json: bool, **options: Any) -> None:
+        ctx = click.get_current_context()
+        shown = output.Output(as_json)
+        try:
+            folder = project or ctx.obj["project"] or "."
+            code = command(once.open(folder, profile or ctx.obj["profile"]), shown, **options)
+        except once.OncelakeError as error:
+            code = shown.error(error)
+        except KeyboardInterrupt:
+            code = shown.interrupted()
+        ctx.exit(code)
+
+    return opened
+
+
+def _range_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of every command that takes a date or a range."""
+    for option in (
+        click.option("--to", "end", metavar="B", help="End of a range, exclusive."),
+        click.option("--from", "start", metavar="A", help="Start of a range."),
+        click.option("--date", metavar="D", help="One interval: the one that starts there."),
+        click.argument("names", nargs=-1),
+    ):
+        command = option(command)
+    return command
+
+
+def _checked(span: dict[str, str | None]) -> dict[str, Any]:
+    if span["date"] is not None and (span["start"] is not None or span["end"] is not None):
+        raise click.UsageError("--date and --from/--to exclude each other")
+    return span
+
+
+@cli.command()
+@click.argument("folder", metavar="DIR")
+def init(folder: str) -> None:
+    """Make a small working project with sample data."""
+    from oncelake.cli.template import make_project
+
+    try:
+        made = make_project(folder)
+    except once.OncelakeError as error:
+        sys.exit(output.Output(as_json=False).error(error))
+    output.Output(as_json=False).made(folder, made)
+
+
+@cli.command()
+@_range_options
+@_project_options
+def run(project: once.Project, shown: output.Output, names: tuple[str, ...], **span: str | None) -> int:
+    """Do everything due (or the range), upstream first; what is done already is skipped."""
+    with shown.progress() as progress:
+        report = project.run(*names, **_checked(span), watcher=progress)
+    return shown.report(report)
+
+
+@cli.command()
+@_range_options
+@_project_options
+def plan(project: once.Project, shown: output.Output, names: tuple[str, ...], **span: str | None) -> int:
+    """Show what `run` would do, and why. Starts no Spark."""
+    return shown.plan(project.plan(*names, **_checked(span)))
+
+
+@cli.command()
+@click.argument("names", nargs=-1)
+@_project_options
+def status(project: once.Project, shown: output.Output, names: tuple[str, ...]) -> int:
+    """Show where things stand. Starts no Spark."""
+    return shown.status(project.status(*names))
+
+
+@cli.command()
+@click.argument("target")
+@click.option("--limit", "-n", type=click.IntRange(min=1), default=None, help="Only the newest N commits.")
+@_project_options
+def history(project: once.Project, shown: output.Output, target: str, limit: int | None) -> int:
+    """Show who wrote what to a table, when, under which marker. Starts no Spark."""
+    return shown.history(target, project.history(target, limit))
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    r"""Print the line that teaches a shell to complete oncelake's commands.
+
+    \b
+    bash: eval "$(oncelake completion bash)"
+    """
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(cli, {}, "oncelake", "_ONCELAKE_COMPLETE").source())
+
+
+def main() -> None:
+    """The command `oncelake`."""
+    cli(prog_name="oncelake", complete_var="_ONCELAKE_COMPLETE")

@@ -1,0 +1,265 @@
+"""What people and machines see: tables and a progress line on standard error, one JSON document on standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import oncelake as once
+
+if TYPE_CHECKING:
+    from oncelake.reporting import Change, Standing
+    from oncelake.work import Outcome, Work
+
+
+class Output:
+    """Where the results of commands go. Every method that ends a command returns its exit code."""
+
+    def __init__(self, as_json: bool) -> None:
+        """People's output goes to standard error when a machine reads standard output."""
+        self.as_json = as_json
+
+    def say(self, text: str = "") -> None:
+        """A line for people."""
+        print(text, file=sys.stderr if self.as_json else sys.stdout)
+
+    def document(self, document: Any) -> None:
+        """The one document for machines."""
+        if self.as_json:
+            print(json.dumps(document, ensure_ascii=False))
+
+    def error(self, error: once.OncelakeError) -> int:
+        """An error that ended the command."""
+        print(f"error: {error}", file=sys.stderr)
+        told = {"code": error.code, "message": error.message, "next": error.next, "retry": error.retry.value}
+        self.document({"outcome": "failed", "error": told, "works": []})
+        return error.exit_code
+
+    def interrupted(self) -> int:
+        """Ctrl-C before there was anything to report."""
+        print("interrupted; nothing was under way", file=sys.stderr)
+        self.document({"outcome": "interrupted", "works": []})
+        return 130
+
+    @contextmanager
+    def progress(self) -> Iterator[Lines]:
+        """Somebody to watch a run: a live line on a terminal, plain lines elsewhere."""
+        watcher = Live(self) if sys.stderr.isatty() else Lines(self)
+        try:
+            yield watcher
+        finally:
+            watcher.close()
+
+    def made(self, folder: str, files: Sequence[str]) -> None:
+        """A new project."""
+        self.say(f"made {folder}:")
+        for file in files:
+            self.say(f"  {file}")
+        self.say(f"\nnext: cd {folder} && oncelake run")
+
+    def report(self, report: once.Report) -> int:
+        """What came of a run."""
+        counts = Counter(outcome.outcome for outcome in report.works)
+        parts = [f"{count:,} {outcome.replace('_', ' ')}" for outcome, count in counts.items()]
+        self.say(f"{report.outcome}: {', '.join(parts) or 'nothing is due'}")
+        if report.outcome == "interrupted":
+            self.say("  what is committed stays; `oncelake run` goes on with the rest")
+        self.document(report.document())
+        return report.exit_code
+
+    def plan(self, plan: once.Plan) -> int:
+        """What a run would do."""
+        for scope in plan.scopes:
+            self.say(_scope(scope))
+        rows = [(i.work.pipeline, i.work.target, i.action, i.why, i.work.slice) for i in plan.items]
+        self._table(("pipeline", "target", "slices", "action", "why"), _folded(rows))
+        for note in plan.notes:
+            self.say(f"note: {note}")
+        self.say(f"{len(plan.to_do)} of {len(plan.items)} works to do")
+        self.document(plan.document())
+        return 0
+
+    def status(self, standings: Sequence[Standing]) -> int:
+        """Where things stand."""
+        rows = [
+            (s.pipeline, s.target, f"{s.done:,}", f"{s.missing:,}", _ranges(s.gaps), _when(s.last), _version(s.version))
+            for s in standings
+        ]
+        self._table(("pipeline", "target", "done", "missing", "gaps", "last commit", "version"), rows)
+        for standing in standings:
+            for warning in standing.warnings:
+                self.say(f"warning: {warning}")
+        self.document({"pipelines": [standing.document() for standing in standings]})
+        return 0
+
+    def history(self, target: str, changes: Sequence[Change]) -> int:
+        """Who wrote what."""
+        rows = [
+            (
+                _version(c.version),
+                _when(c.at),
+                c.facts.get("pipeline") or f"({c.operation})",
+                c.slice or "",
+                *_counts(c),
+            )
+            for c in changes
+        ]
+        header = ("version", "at", "pipeline", "slice", "generation", "written", "deleted", "run")
+        self._table(header, rows)
+        self.document({"target": target, "commits": [change.document() for change in changes]})
+        return 0
+
+    def _table(self, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+        if not rows:
+            return
+        widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+        for row in (header, *rows):
+            self.say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+class Lines:
+    """A watcher for logs: a line when a work ends."""
+
+    def __init__(self, shown: Output) -> None:
+        """Count what has been done."""
+        self.shown = shown
+        self.total = self.ended_works = self.rows = 0
+        self.begun = time.monotonic()
+
+    def planned(self, plan: once.Plan) -> None:
+        """Echo the range that was understood."""
+        self.total = len(plan.to_do)
+        for scope in plan.scopes:
+            self.say(_scope(scope))
+        for note in plan.notes:
+            self.say(f"note: {note}")
+        if self.total:
+            self.say(f"{self.total:,} works to do, {len(plan.items) - self.total:,} done already")
+
+    def started(self, work: Work) -> None:
+        """Nothing: a line per work is enough."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """A line for what was done; done already is counted at the end."""
+        if outcome.outcome == "already_done":
+            return
+        self.ended_works += 1
+        self.rows += outcome.rows.written or 0
+        self.say(_line(outcome))
+
+    def warn(self, text: str) -> None:
+        """A warning."""
+        self.say(f"warning: {text}")
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+        self.shown.say(text)
+
+    def close(self) -> None:
+        """The end."""
+
+
+class Live(Lines):
+    """A watcher for terminals: the same lines, and below them one that moves."""
+
+    def __init__(self, shown: Output) -> None:
+        """The display starts with the first work."""
+        super().__init__(shown)
+        self._live: Any = None
+
+    def started(self, work: Work) -> None:
+        """Show what is under way."""
+        if self._live is None:
+            from rich.console import Console
+            from rich.live import Live as RichLive
+
+            console = Console(stderr=True, highlight=False)
+            self._live = RichLive(console=console, refresh_per_second=8, transient=True)
+            self._live.start()
+        self._live.update(_Moving(self, f"{work.pipeline} {work.slice} → {work.target}"))
+
+    def say(self, text: str) -> None:
+        """A line above the moving one."""
+        if self._live is None:
+            self.shown.say(text)
+        else:
+            self._live.console.print(text, markup=False)
+
+    def close(self) -> None:
+        """Take the moving line away."""
+        if self._live is not None:
+            self._live.stop()
+
+
+class _Moving:
+    """The moving line: how many intervals are done, rows so far and their rate, and what is under way."""
+
+    def __init__(self, lines: Lines, text: str) -> None:
+        self.lines, self.text, self.begun = lines, text, time.monotonic()
+
+    def __rich__(self) -> str:
+        lines = self.lines
+        spent = time.monotonic() - lines.begun
+        sign = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[int(spent * 8) % 10]
+        done = f"{lines.ended_works}/{lines.total} works · {lines.rows:,} rows · {lines.rows / max(spent, 0.1):,.0f} rows/s"
+        return f"{sign} {done} · {self.text} ({time.monotonic() - self.begun:.0f} s)"
+
+
+def _line(outcome: Outcome) -> str:
+    work = outcome.work
+    head = f"{outcome.outcome.replace('_', ' '):12} {work.pipeline} {work.slice} → {work.target}"
+    if outcome.error:
+        return f"{head}\n  {outcome.error}"
+    rows = outcome.rows
+    counts = [f"{count:,} {name}" for name, count in (("written", rows.written), ("deleted", rows.deleted)) if count]
+    version = f"version {outcome.version}, " if outcome.version is not None else ""
+    return f"{head}  {version}{', '.join(counts) or 'no rows'}  {outcome.seconds:.1f} s"
+
+
+def _scope(scope: Any) -> str:
+    if scope.span is None:
+        return f"{scope.pipeline}: {'the whole' if scope.intervals else 'no intervals'}"
+    return f"{scope.pipeline}: {scope.span}, {scope.intervals:,} interval{'s' * (scope.intervals != 1)}"
+
+
+def _folded(rows: Sequence[tuple[str, str, str, str, Any]]) -> list[tuple[str, ...]]:
+    """Neighbouring works with the same fate as one line."""
+    folded: list[tuple[list[Any], tuple[str, str, str, str]]] = []
+    for pipeline, target, action, why, slice_ in rows:
+        for slices, fate in folded:
+            if fate == (pipeline, target, action, why):
+                slices.append(slice_)
+                break
+        else:
+            folded.append(([slice_], (pipeline, target, action, why)))
+    return [(fate[0], fate[1], _ranges(slices), fate[2], fate[3]) for slices, fate in folded]
+
+
+def _ranges(slices: Sequence[Any]) -> str:
+    intervals = [slice_ for slice_ in slices if isinstance(slice_, once.Interval)]
+    if not intervals:
+        return ", ".join(str(slice_) for slice_ in slices)
+    from oncelake.intervals import merge
+
+    merged = merge(intervals)
+    shown = ", ".join(str(interval) for interval in merged[:3])
+    return shown + (f" and {len(merged) - 3} more" if len(merged) > 3 else "")
+
+
+def _when(at: Any) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S}Z" if at else "-"
+
+
+def _version(version: int | None) -> str:
+    return "-" if version is None else str(version)
+
+
+def _counts(change: Change) -> tuple[str, str, str, str]:
+    generation = change.facts.get("generation")
+    written, deleted = ("-" if count is None else f"{count:,}" for count in (change.rows.written, change.rows.deleted))
+    return "" if generation is None else str(generation), written, deleted, change.facts.get("run") or ""

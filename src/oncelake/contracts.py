@@ -1,0 +1,178 @@
+"""The seams: what a source, a pattern and a ledger must offer. The ring knows nothing else of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from oncelake.identity import Marker, Slice
+from oncelake.intervals import Grid, Interval
+from oncelake.work import Commit, Outcome, Plan, Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Pins = Mapping[str, Any]
+
+
+class Place(Protocol):
+    """Where tables and files are: names to paths, never outside the lake."""
+
+    def table(self, name: str) -> str:
+        """The path of a table."""
+        ...
+
+    def file(self, path: str) -> str:
+        """The path of a file or folder, relative ones from the project's root."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a source is asked to read: for whom, which slice, and from where."""
+
+    pipeline: str
+    slice: Slice
+    grid: Grid | None
+    place: Place
+    where: str
+
+
+class Source(Protocol):
+    """Something a pipeline reads, repeatably."""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of the tables it reads, for the order of pipelines."""
+        ...
+
+    @property
+    def by_interval(self) -> bool:
+        """Whether what it reads depends on the interval."""
+        ...
+
+    def problem(self, grid: Grid | None) -> str | None:
+        """What is wrong with this declaration in a pipeline on that grid, or None."""
+        ...
+
+    def pin(self, reading: Reading) -> Pins:
+        """The exact versions of what would be read now. Needs no JVM."""
+        ...
+
+    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> DataFrame:
+        """The frame, as of the pins."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What travels in a commit beside the data: the marker and the facts."""
+
+    marker: Marker
+    facts: str
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What a pattern is asked to write: which work, where, stamped how."""
+
+    work: Work
+    path: str
+    stamp: Stamp
+    attempt: str
+    grid: Grid | None
+    where: str
+
+
+class Pattern(Protocol):
+    """A way of writing that is safe to repeat: one commit that carries its marker."""
+
+    @property
+    def target(self) -> str:
+        """The table it writes."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Its name, as the user writes it."""
+        ...
+
+    @property
+    def within(self) -> Mapping[str, Any]:
+        """The share of the target it owns; empty for all of it."""
+        ...
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it removes rows that are there."""
+        ...
+
+    def problem(self, grid: Grid | None) -> str | None:
+        """What is wrong with this declaration in a pipeline on that grid, or None."""
+        ...
+
+    def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
+        """The identity its commit carries."""
+        ...
+
+    def write(self, frame: DataFrame, writing: Writing) -> None:
+        """Write the frame in one commit that carries the stamp, or raise and write nothing."""
+        ...
+
+
+class Ledger(Protocol):
+    """A journal for people. Losing it loses no truth, and failing it fails no run."""
+
+    def started(self, run: str, works: Sequence[Work]) -> None:
+        """An attempt at these works begins."""
+        ...
+
+    def ended(self, run: str, outcomes: Sequence[Outcome]) -> None:
+        """This is what came of them."""
+        ...
+
+
+class Watcher(Protocol):
+    """Somebody who looks on while a run goes: a terminal, a log, nobody."""
+
+    def planned(self, plan: Plan) -> None:
+        """This is what will be done."""
+        ...
+
+    def started(self, work: Work) -> None:
+        """A work begins."""
+        ...
+
+    def ended(self, outcome: Outcome) -> None:
+        """This came of a work."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """Something is worth knowing and stops nothing."""
+        ...
+
+
+class Log(Protocol):
+    """What a target's own log says is done."""
+
+    @property
+    def version(self) -> int:
+        """Its newest version."""
+        ...
+
+    def done(self, marker: Marker) -> bool:
+        """Whether the marker, or a later one of the same app id, is recorded."""
+        ...
+
+    def recorded(self, marked: str) -> int | None:
+        """The version recorded for an app id, if there is one."""
+        ...
+
+    def commit(self, marked: str) -> Commit | None:
+        """The newest commit with that app id, if the log still has it."""
+        ...
+
+    def done_intervals(self, pipeline: str, target: str) -> list[Interval]:
+        """The intervals a pipeline has done."""
+        ...

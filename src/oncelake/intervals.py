@@ -1,0 +1,207 @@
+"""Half-open intervals of time, the grids they lie on, and the arithmetic over them. No clock, no I/O."""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+EVERY = ("hour", "day", "week", "month")
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, order=True)
+class Interval:
+    """A half-open range of time `[start, end)`: two instants in UTC, shown in the zone it was declared in."""
+
+    start: datetime
+    end: datetime
+    zone: str = field(default="UTC", compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no interval; hold instants in UTC, because equal local times need not be equal instants."""
+        if self.start.tzinfo is None or self.end.tzinfo is None:
+            raise ValueError("an interval needs times with a zone")
+        object.__setattr__(self, "start", self.start.astimezone(UTC))
+        object.__setattr__(self, "end", self.end.astimezone(UTC))
+        if self.start >= self.end:
+            raise ValueError(f"an interval ends after it starts: {self.start} to {self.end}")
+
+    @property
+    def local_start(self) -> datetime:
+        """The start as wall-clock time of the interval's zone."""
+        return self.start.astimezone(ZoneInfo(self.zone))
+
+    @property
+    def local_end(self) -> datetime:
+        """The end as wall-clock time of the interval's zone."""
+        return self.end.astimezone(ZoneInfo(self.zone))
+
+    @property
+    def text(self) -> str:
+        """The one spelling used in identities: two UTC instants."""
+        return f"{instant_text(self.start)}..{instant_text(self.end)}"
+
+    def overlaps(self, other: Interval) -> bool:
+        """Whether the two share any instant."""
+        return self.start < other.end and other.start < self.end
+
+    def __str__(self) -> str:
+        """`[2024-03-15, 2024-03-16)`, with hours where it needs them and the zone where it is not UTC."""
+        ends = (self.local_start, self.local_end)
+        whole_days = all(t.hour == t.minute == t.second == 0 for t in ends)
+        shown = [t.strftime("%Y-%m-%d" if whole_days else "%Y-%m-%dT%H:%M") for t in ends]
+        # Around a change of the clocks two instants can share a wall-clock time: the offsets tell them apart.
+        if not whole_days and ends[0].utcoffset() != ends[1].utcoffset():
+            shown = [t.strftime("%Y-%m-%dT%H:%M%z") for t in ends]
+        return f"[{shown[0]}, {shown[1]})" + ("" if self.zone == "UTC" else f" {self.zone}")
+
+
+def instant_text(instant: datetime) -> str:
+    """An instant as `2024-03-15T00:00:00Z`."""
+    return instant.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+
+
+def parse_interval(text: str) -> Interval:
+    """The interval that `Interval.text` wrote."""
+    start, end = text.split("..")
+    return Interval(datetime.fromisoformat(start), datetime.fromisoformat(end))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The cells a pipeline's time is cut into: hours, days, weeks (from Monday) or months of a zone."""
+
+    every: str
+    zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        """Refuse grids and zones that do not exist."""
+        if self.every not in EVERY:
+            raise ValueError(f"every={self.every!r} is none of {', '.join(EVERY)}")
+        try:
+            ZoneInfo(self.zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ValueError(f"zone={self.zone!r} is not a time zone (like 'UTC' or 'Europe/Berlin')") from error
+
+    @cached_property
+    def _zone(self) -> ZoneInfo:
+        return ZoneInfo(self.zone)
+
+    @cached_property
+    def _hour_offset(self) -> timedelta:
+        # Some zones are half an hour off: their hours begin at :30 UTC. One fixed offset keeps hours one hour long.
+        offset = datetime(2000, 1, 1, tzinfo=self._zone).utcoffset() or timedelta()
+        return timedelta(seconds=offset.total_seconds() % HOUR.total_seconds())
+
+    def floor(self, instant: datetime) -> datetime:
+        """The start of the cell that holds the instant."""
+        if self.every == "hour":
+            shifted = instant.astimezone(UTC) + self._hour_offset
+            return shifted.replace(minute=0, second=0, microsecond=0) - self._hour_offset
+        day = _first_day(instant.astimezone(self._zone).date(), self.every)
+        return self._midnight(day)
+
+    def after(self, start: datetime) -> datetime:
+        """The end of the cell that starts there."""
+        if self.every == "hour":
+            return start.astimezone(UTC) + HOUR
+        day = start.astimezone(self._zone).date()
+        while True:
+            day = _next_day(day, self.every)
+            # A zone may skip a whole day: its cell would be empty, so it belongs to the one before.
+            if (end := self._midnight(day)) > start:
+                return end
+
+    def cell(self, instant: datetime) -> Interval:
+        """The cell that holds the instant."""
+        start = self.floor(instant)
+        return Interval(start, self.after(start), self.zone)
+
+    def cells(self, start: datetime, end: datetime) -> Iterator[Interval]:
+        """The cells from one grid line up to another."""
+        start, end = start.astimezone(UTC), end.astimezone(UTC)
+        while start < end:
+            after = self.after(start)
+            yield Interval(start, after, self.zone)
+            start = after
+
+    def holds(self, instant: datetime) -> bool:
+        """Whether the instant is a grid line."""
+        return self.floor(instant) == instant
+
+    def parse(self, value: str | date | datetime) -> datetime:
+        """An instant from a date or a time; without a zone of its own it is a wall-clock time of the grid's."""
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value.strip())
+        if not isinstance(value, datetime):
+            value = datetime(value.year, value.month, value.day, tzinfo=self._zone)
+        return (value if value.tzinfo else value.replace(tzinfo=self._zone)).astimezone(UTC)
+
+    def _midnight(self, day: date) -> datetime:
+        # Where the clocks jump over midnight, the offset before the jump gives exactly the instant of the jump.
+        return datetime(day.year, day.month, day.day, tzinfo=self._zone).astimezone(UTC)
+
+
+def _first_day(day: date, every: str) -> date:
+    if every == "week":
+        return day - timedelta(days=day.weekday())
+    return day.replace(day=1) if every == "month" else day
+
+
+def _next_day(day: date, every: str) -> date:
+    days = {"day": 1, "week": 7, "month": calendar.monthrange(day.year, day.month)[1]}[every]
+    return day + timedelta(days=days)
+
+
+def merge(intervals: Iterable[Interval]) -> list[Interval]:
+    """The same instants as few, sorted, disjoint intervals that do not touch."""
+    merged: list[Interval] = []
+    for interval in sorted(intervals):
+        if merged and interval.start <= merged[-1].end:
+            if interval.end > merged[-1].end:
+                merged[-1] = Interval(merged[-1].start, interval.end, merged[-1].zone)
+        else:
+            merged.append(interval)
+    return merged
+
+
+def subtract(intervals: Iterable[Interval], taken: Iterable[Interval]) -> list[Interval]:
+    """What is left of the intervals when the taken ones are removed."""
+    left: list[Interval] = []
+    holes = merge(taken)
+    first = 0
+    for interval in merge(intervals):
+        start = interval.start
+        while first < len(holes) and holes[first].end <= start:
+            first += 1
+        for hole in holes[first:]:
+            if hole.start >= interval.end:
+                break
+            if start < hole.start:
+                left.append(Interval(start, hole.start, interval.zone))
+            start = max(start, hole.end)
+        if start < interval.end:
+            left.append(Interval(start, interval.end, interval.zone))
+    return left
+
+
+def covers(intervals: Iterable[Interval], wanted: Interval) -> bool:
+    """Whether every instant of the wanted interval lies in one of the others."""
+    return not subtract([wanted], intervals)
+
+
+def missing(cells: Iterable[Interval], done: Iterable[Interval]) -> list[Interval]:
+    """The cells that are not wholly covered by what is done, in their order."""
+    covered = merge(done)
+    left: list[Interval] = []
+    position = 0
+    for cell in cells:
+        while position < len(covered) and covered[position].end <= cell.start:
+            position += 1
+        if position == len(covered) or covered[position].start > cell.start or covered[position].end < cell.end:
+            left.append(cell)
+    return left

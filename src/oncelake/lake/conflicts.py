@@ -1,0 +1,66 @@
+"""What Spark's and Delta's exceptions mean. Classes and conditions are matched here and nowhere else."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Meaning(Enum):
+    """What an exception of a write means for the work."""
+
+    CONFLICT = "another writer was faster"
+    STRAY = "rows outside the predicate"
+    SCHEMA = "the frame does not fit the table"
+    OTHER = "something else"
+
+
+# In classic mode conflicts carry no condition, and the classes have no useful base: the prefix is the same everywhere.
+_CONFLICTS = (
+    "DELTA_CONCURRENT_",
+    "DELTA_METADATA_CHANGED",
+    "DELTA_PROTOCOL_CHANGED",
+    "DELTA_TABLE_ALREADY_EXISTS",
+    "DELTA_PATH_EXISTS",
+)
+_CONFLICT_CLASSES = (
+    "ConcurrentAppendException",
+    "ConcurrentDeleteDeleteException",
+    "ConcurrentDeleteReadException",
+    "ConcurrentTransactionException",
+    "ConcurrentWriteException",
+    "MetadataChangedException",
+    "ProtocolChangedException",
+    "DeltaConcurrentModificationException",
+)
+_STRAYS = ("DELTA_REPLACE_WHERE_MISMATCH", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
+_SCHEMAS = (
+    "DELTA_METADATA_MISMATCH",
+    "DELTA_FAILED_TO_MERGE_FIELDS",
+    "DELTA_MERGE_INCOMPATIBLE_DATATYPE",
+    "_LEGACY_ERROR_TEMP_DELTA_0007",
+)
+
+
+def meaning(error: BaseException) -> Meaning:
+    """What an exception of a write means."""
+    names = {cls.__name__ for cls in type(error).__mro__}
+    condition = _condition(error)
+    if names & set(_CONFLICT_CLASSES) or condition.startswith(_CONFLICTS):
+        return Meaning.CONFLICT
+    if condition.startswith(_STRAYS):
+        return Meaning.STRAY
+    return Meaning.SCHEMA if condition.startswith(_SCHEMAS) else Meaning.OTHER
+
+
+def first_line(error: BaseException) -> str:
+    """What an exception says, without a JVM's stack."""
+    text = str(error).strip()
+    return text.split("\n\tat ")[0].split("\nJVM stacktrace")[0].splitlines()[0] if text else type(error).__name__
+
+
+def _condition(error: BaseException) -> str:
+    condition = getattr(error, "getCondition", lambda: None)()
+    if condition:
+        return str(condition)
+    text = str(error)
+    return text[1:].split("]", maxsplit=1)[0] if text.startswith("[") else ""

@@ -1,0 +1,96 @@
+"""SQL text for the one place that takes nothing else (`replaceWhere`): identifiers and literals, never injected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from oncelake.intervals import Interval, instant_text
+from oncelake.shares import values
+
+_PLAIN = re.compile(r"[\w .,:@+=/()-]*")
+
+
+def identifier(name: str) -> str:
+    """A column's name, quoted."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(value: Any) -> str:
+    """A value as a SQL literal of its own type."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}BD"
+    if isinstance(value, float):
+        return f"CAST({text_literal(repr(value))} AS DOUBLE)"
+    if isinstance(value, datetime):
+        return f"TIMESTAMP'{instant_text(value)}'"
+    if isinstance(value, date):
+        return f"DATE'{value.isoformat()}'"
+    if isinstance(value, str):
+        return text_literal(value)
+    raise TypeError(f"{value!r} cannot be part of a slice: {type(value).__name__}")
+
+
+def text_literal(text: str) -> str:
+    """Text as a SQL literal. What a parser could take for anything but text goes in as bytes, which it cannot."""
+    if _PLAIN.fullmatch(text) and "--" not in text:
+        return f"'{text}'"
+    return f"CAST(X'{text.encode().hex().upper()}' AS STRING)"
+
+
+def inside(column: str, column_type: str, interval: Interval) -> str:
+    """The predicate for the rows of an interval; dates and times without a zone are wall-clock times of its zone."""
+    name = identifier(column)
+    if column_type == "timestamp":
+        start, end = (f"TIMESTAMP'{instant_text(instant)}'" for instant in (interval.start, interval.end))
+    elif column_type == "timestamp_ntz":
+        start, end = (
+            f"TIMESTAMP_NTZ'{local.replace(tzinfo=None).isoformat()}'"
+            for local in (interval.local_start, interval.local_end)
+        )
+    else:
+        start, end = (f"DATE'{local.date().isoformat()}'" for local in (interval.local_start, interval.local_end))
+        name = name if column_type == "date" else f"TRY_CAST({name} AS DATE)"
+    return f"{name} >= {start} AND {name} < {end}"
+
+
+def equal(column: str, share: Any) -> str:
+    """The predicate for a column that has one of the given values; null is a value too."""
+    name = identifier(column)
+    wanted = sorted(values(share), key=repr)
+    texts = [literal(value) for value in wanted if value is not None]
+    parts = [f"{name} IN ({', '.join(texts)})"] if texts else []
+    parts += [f"{name} IS NULL"] if None in wanted else []
+    return parts[0] if len(parts) == 1 else "(" + " OR ".join(parts) + ")"
+
+
+def all_of(predicates: list[str]) -> str:
+    """All of the predicates at once."""
+    return " AND ".join(predicates)
+
+
+def share(within: Mapping[str, Any]) -> list[str]:
+    """The predicates of a declared share."""
+    return [equal(column, value) for column, value in within.items()]
+
+
+def typed_literal(text: str | None, kind: str) -> str:
+    """A value that Spark spelled as text, as a literal of its own type."""
+    if text is None:
+        return "NULL"
+    return text_literal(text) if kind == "string" else f"CAST({text_literal(text)} AS {kind})"
+
+
+def one_of(partitions: list[dict[str, str]]) -> str | None:
+    """The predicate for some partitions, each given as literals by column; None where there are none."""
+    either = [all_of([f"{identifier(c)} <=> {value}" for c, value in partition.items()]) for partition in partitions]
+    return "(" + " OR ".join(either) + ")" if either else None

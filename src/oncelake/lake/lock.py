@@ -1,0 +1,127 @@
+"""One writer at a time per table on local disk, where Delta's own log store lets two processes both win a commit.
+
+The lock is the kernel's, so it is free as soon as its holder is dead. One thing it cannot see: a killed Python leaves
+its JVM alive for a moment, and that JVM may still commit. So the holder notes its JVMs in the lock file, and whoever
+comes next waits until they are gone too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from oncelake.lake.address import OWN, is_local, local_path
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
+
+
+class Busy(Exception):
+    """The lock was not to be had in time."""
+
+    def __init__(self, holder: str) -> None:
+        """Say who holds it."""
+        super().__init__(holder)
+        self.holder = holder
+
+
+@contextmanager
+def table_lock(lake: str, table: str, patience: float, given_up: Callable[[], bool]) -> Iterator[None]:
+    """Hold a table's lock, waiting for it with patience; Busy when that ran out or `given_up` says it is pointless.
+
+    Elsewhere than on local disk there is nothing to hold: there Delta's log store decides.
+    """
+    if not is_local(lake):
+        yield
+        return
+    folder = local_path(lake) / OWN / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{quote(table, safe='')}.lock").open("a+") as file:
+        _acquire(file, patience, given_up)
+        file.seek(0)
+        file.truncate()
+        json.dump(_ourselves(), file)
+        file.flush()
+        yield
+        # Only after an orderly end: after an interrupt or a kill our JVM may still be committing.
+        file.seek(0)
+        file.truncate()
+
+
+def _acquire(file: Any, patience: float, given_up: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + patience
+    pause = _FIRST_PAUSE
+    while True:
+        holder = _read(file)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            free = False
+        else:
+            free = not _orphans(_read(file))
+        if free:
+            return
+        if time.monotonic() >= deadline or given_up():
+            raise Busy(_shown(holder))
+        time.sleep(pause)
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+def _ourselves() -> dict[str, Any]:
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    us = os.getpid()
+    return {"pid": us, "started": _started(us), "host": socket.gethostname(), "since": since, "jvms": _jvms()}
+
+
+def _read(file: Any) -> dict[str, Any]:
+    file.seek(0)
+    try:
+        found = json.loads(file.read() or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _shown(holder: dict[str, Any]) -> str:
+    return (
+        f"process {holder['pid']} on {holder['host']} since {holder['since']}"
+        if "pid" in holder
+        else "it did not say who"
+    )
+
+
+def _jvms() -> list[list[int]]:
+    """The JVMs this process started, each with its start time: process numbers are used again."""
+    found: list[list[int]] = []
+    for children in Path("/proc/self/task").glob("*/children"):
+        try:
+            pids = children.read_text().split()
+        except OSError:
+            continue
+        found += [[int(pid), started] for pid in pids if (started := _started(int(pid), "java")) is not None]
+    return found
+
+
+def _orphans(holder: dict[str, Any]) -> list[int]:
+    """The JVMs of a former holder that are still alive though it is not."""
+    if holder.get("host") != socket.gethostname() or _started(holder["pid"]) == holder["started"]:
+        return []
+    return [pid for pid, started in holder.get("jvms", []) if _started(pid, "java") == started]
+
+
+def _started(pid: int, command: str | None = None) -> int | None:
+    """When a running process (of that command) was started, in ticks; None if there is no such process."""
+    try:
+        name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
+    except OSError:
+        return None
+    fields = rest.split()
+    return int(fields[19]) if command in (None, name) and fields[0] != "Z" else None

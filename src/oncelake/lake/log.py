@@ -1,0 +1,316 @@
+"""Reading a Delta log without a JVM: markers, facts, versions and row counts, from a checkpoint and what came after."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from oncelake.errors import CorruptLog, NotDelta, TableMissing
+from oncelake.identity import Marker, Whole, app_id, parse_app_id
+from oncelake.intervals import Interval, merge
+from oncelake.lake.checkpoints import Checkpoint, newest_checkpoint, read_checkpoint
+from oncelake.lake.storage import Storage, storage
+from oncelake.work import Commit, Rows
+
+LOG = "_delta_log"
+_COMMIT = re.compile(r"(\d{20})\.json")
+# A writer's clock is read before its commit lands; the search for a marker's commit starts this much earlier.
+_CLOCK_SLACK_MS = 5_000
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A marker as the log has it: the version of its app id, when it was written, and by which commit if known."""
+
+    version: int
+    updated_ms: int | None
+    commit: int | None = None
+
+
+@dataclass(frozen=True)
+class TableLog:
+    """What the log of one table says at its newest version."""
+
+    table: str
+    path: str
+    version: int
+    markers: Mapping[str, Recorded]
+    metadata: Mapping[str, Any]
+    protocol: Mapping[str, Any]
+    commits: tuple[int, ...]
+    checkpoint: Checkpoint | None
+    storage: Storage = field(repr=False, compare=False)
+
+    def done(self, marker: Marker) -> bool:
+        """Whether the marker, or a later one of the same app id, is recorded."""
+        recorded = self.recorded(marker.app_id)
+        return recorded is not None and recorded >= marker.version
+
+    def recorded(self, marked: str) -> int | None:
+        """The version recorded for an app id, if there is one."""
+        recorded = self.markers.get(marked)
+        return None if recorded is None else recorded.version
+
+    def commit(self, marked: str) -> Commit | None:
+        """The newest commit that carries the app id, if the log still has it."""
+        recorded = self.markers.get(marked)
+        if recorded is None:
+            return None
+        for version in self._candidates(recorded):
+            entry = self.entry(version)
+            if entry.markers.get(marked) == recorded.version:
+                return entry.commit
+        return None
+
+    def done_intervals(self, pipeline: str, target: str) -> list[Interval]:
+        """The intervals a pipeline has done, from the names of its markers."""
+        start = app_id(pipeline, target, Whole()).removesuffix(Whole().text)
+        parsed = (parse_app_id(name) for name in self.markers if name.startswith(start))
+        return merge(found[2] for found in parsed if found and isinstance(found[2], Interval))
+
+    def last_of(self, pipeline: str, target: str) -> datetime | None:
+        """When a pipeline last wrote a marker here."""
+        start = app_id(pipeline, target, Whole()).removesuffix(Whole().text)
+        times = (r.updated_ms for name, r in self.markers.items() if name.startswith(start) and r.updated_ms)
+        newest = max(times, default=None)
+        return None if newest is None else datetime.fromtimestamp(newest / 1000, UTC)
+
+    def entry(self, version: int) -> Entry:
+        """One commit of the log."""
+        return read_entry(self.storage, self.table, self.path, version)
+
+    def history(self) -> Iterator[Entry]:
+        """The commits that are still there, newest first."""
+        return (self.entry(version) for version in reversed(self.commits))
+
+    @cached_property
+    def schema(self) -> dict[str, str]:
+        """The columns and their types, as Delta spells them."""
+        fields = json.loads(self.metadata.get("schemaString") or '{"fields": []}')["fields"]
+        return {f["name"]: f["type"] if isinstance(f["type"], str) else f["type"]["type"] for f in fields}
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The partition columns."""
+        return tuple(self.metadata.get("partitionColumns") or ())
+
+    def rows(self) -> int | None:
+        """The number of rows, from the files' statistics; None where a file has none."""
+        total = 0
+        for add in self.files():
+            statistics = json.loads(add.get("stats") or "{}")
+            if "numRecords" not in statistics:
+                return None
+            total += statistics["numRecords"] - ((add.get("deletionVector") or {}).get("cardinality") or 0)
+        return total
+
+    def files(self) -> Iterator[Mapping[str, Any]]:
+        """The `add` action of every file of the newest version."""
+        active: dict[tuple[str, str | None], Mapping[str, Any]] = {}
+        first = -1
+        if self.checkpoint is not None:
+            first = self.checkpoint.version
+            for add in read_checkpoint(self.storage, self.checkpoint, self.path).adds():
+                active[_file_key(add)] = add
+        for version in (v for v in self.commits if v > first):
+            entry = self.entry(version)
+            for action in entry.actions("remove"):
+                active.pop(_file_key(action), None)
+            for action in entry.actions("add"):
+                active[_file_key(action)] = action
+        return iter(active.values())
+
+    def _candidates(self, recorded: Recorded) -> Iterator[int]:
+        """The versions that may hold the marker's commit, the likeliest first."""
+        if recorded.commit is not None:
+            yield recorded.commit
+            return
+        if recorded.updated_ms is not None:
+            wanted = recorded.updated_ms - _CLOCK_SLACK_MS
+            first = bisect_left(self.commits, wanted, key=lambda v: self.entry(v).timestamp_ms or 0)
+            yield from self.commits[first : first + 64]
+        yield from reversed(self.commits)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One commit file: its version and the lines in it."""
+
+    table: str
+    path: str
+    version: int
+    lines: tuple[bytes, ...]
+
+    def actions(self, name: str) -> Iterator[dict[str, Any]]:
+        """The actions of one kind."""
+        start = b'{"' + name.encode()
+        for line in self.lines:
+            # Most lines are files with long statistics: only those that can hold the action are parsed.
+            if line.startswith(start) or not line.startswith(b'{"'):
+                action = self._parse(line)
+                if name in action:
+                    yield action[name]
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """The commit's own account of itself."""
+        return next(self.actions("commitInfo"), {})
+
+    @property
+    def timestamp_ms(self) -> int | None:
+        """When it was committed, by the writer's clock."""
+        return self.info.get("timestamp")
+
+    @cached_property
+    def markers(self) -> dict[str, int]:
+        """The app ids it carries, and their versions."""
+        return {txn["appId"]: txn["version"] for txn in self.actions("txn")}
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """The facts of the run that wrote it; empty if it was not one of ours."""
+        try:
+            facts = json.loads(self.info.get("userMetadata") or "null")
+        except ValueError:
+            return {}
+        return facts["oncelake"] if isinstance(facts, dict) and isinstance(facts.get("oncelake"), dict) else {}
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """When it was committed."""
+        return None if self.timestamp_ms is None else datetime.fromtimestamp(self.timestamp_ms / 1000, UTC)
+
+    @property
+    def commit(self) -> Commit:
+        """What a report says of it."""
+        return Commit(self.version, self.timestamp, self.rows, self.facts)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Row counts as Delta reports them: in the metrics, else in the statistics of the files, else not at all."""
+        metrics = {key: int(value) for key, value in self.info.get("operationMetrics", {}).items() if _is_count(value)}
+        written = metrics.get("numOutputRows")
+        if written is not None:
+            written -= metrics.get("numCopiedRows", 0)
+        else:
+            written = _records(self.actions("add"))
+        deleted = metrics.get("numDeletedRows")
+        if deleted is None:
+            deleted = _records(self.actions("remove"))
+        return Rows(read=self.facts.get("rows_read"), written=written, deleted=deleted)
+
+    def _parse(self, line: bytes) -> dict[str, Any]:
+        try:
+            action = json.loads(line)
+        except ValueError as error:
+            raise CorruptLog(table=self.table, path=self.path, problem=str(error)) from error
+        if not isinstance(action, dict):
+            raise CorruptLog(table=self.table, path=self.path, problem=f"{line[:40]!r} is no action")
+        return action
+
+
+def read_log(table: str, path: str) -> TableLog:
+    """The log of a table; TableMissing if it has none, NotDelta if there is something else in its place."""
+    log = find_log(table, path)
+    if log is None:
+        raise TableMissing(table=table, path=path)
+    return log
+
+
+def find_log(table: str, path: str) -> TableLog | None:
+    """The log of a table, or None if the table does not exist yet."""
+    try:
+        return _find(table, path)
+    except CorruptLog:
+        # A writer may have made a checkpoint and cleaned up behind it while we read: look once more.
+        return _find(table, path)
+
+
+def _find(table: str, path: str) -> TableLog | None:
+    place = storage(path)
+    names = place.names(LOG)
+    versions = tuple(sorted(int(m.group(1)) for name in names if (m := _COMMIT.fullmatch(name))))
+    checkpoint = newest_checkpoint(names)
+    if not versions and checkpoint is None:
+        _refuse_other_files(table, path, place)
+        return None
+    return _replay(table, path, versions, checkpoint, place)
+
+
+def _refuse_other_files(table: str, path: str, place: Storage) -> None:
+    """A folder that holds data but no log was written by something else."""
+    found = [name for name in place.names() if name[0] not in "._"]
+    if found:
+        raise NotDelta(table=table, path=path, example=min(found))
+
+
+def _replay(
+    table: str, path: str, versions: tuple[int, ...], checkpoint: Checkpoint | None, place: Storage
+) -> TableLog:
+    markers: dict[str, Recorded] = {}
+    metadata: Mapping[str, Any] = {}
+    protocol: Mapping[str, Any] = {}
+    first = 0
+    if checkpoint is not None:
+        first = checkpoint.version + 1
+        state = read_checkpoint(place, checkpoint, path)
+        markers = {a: Recorded(v, updated) for a, v, updated in state.markers()}
+        metadata, protocol = state.metadata(), state.protocol()
+    tail = [version for version in versions if version >= first]
+    _refuse_gaps(table, path, first, tail)
+    for version in tail:
+        entry = read_entry(place, table, path, version)
+        for txn in entry.actions("txn"):
+            markers[txn["appId"]] = Recorded(txn["version"], txn.get("lastUpdated"), version)
+        metadata = next(entry.actions("metaData"), metadata)
+        protocol = next(entry.actions("protocol"), protocol)
+    newest = tail[-1] if tail else first - 1
+    return TableLog(table, path, newest, markers, metadata, protocol, versions, checkpoint, place)
+
+
+def _refuse_gaps(table: str, path: str, first: int, tail: list[int]) -> None:
+    if tail and tail != list(range(first, tail[-1] + 1)):
+        gap = next(v for v, found in zip(range(first, tail[-1] + 1), tail, strict=False) if v != found)
+        raise CorruptLog(table=table, path=_commit_path(path, gap), problem="this commit is missing")
+
+
+def read_entry(place: Storage, table: str, path: str, version: int) -> Entry:
+    """One commit file."""
+    name = posixpath.join(LOG, f"{version:020}.json")
+    try:
+        content = place.read(name)
+    except OSError as error:
+        raise CorruptLog(table=table, path=_commit_path(path, version), problem=str(error)) from error
+    return Entry(
+        table, _commit_path(path, version), version, tuple(line for line in content.splitlines() if line.strip())
+    )
+
+
+def _commit_path(path: str, version: int) -> str:
+    return posixpath.join(path, LOG, f"{version:020}.json")
+
+
+def _file_key(action: Mapping[str, Any]) -> tuple[str, str | None]:
+    vector = action.get("deletionVector") or {}
+    return action["path"], vector.get("pathOrInlineDv")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, str) and value.isdigit())
+
+
+def _records(actions: Iterator[dict[str, Any]]) -> int | None:
+    total = 0
+    for action in actions:
+        statistics = json.loads(action.get("stats") or "{}")
+        if "numRecords" not in statistics:
+            return None
+        total += statistics["numRecords"]
+    return total

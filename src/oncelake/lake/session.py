@@ -1,0 +1,113 @@
+"""A Spark session fit for Delta: our own where there is none, the user's, untouched, where there is."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oncelake.errors import SparkUnavailable
+from oncelake.lake.jars import cache_folder, delta_jars, java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # A commit whose answer was lost is recognised by Delta itself; the marker would catch it anyway.
+    "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def open_session(settings: Mapping[str, str]) -> SparkSession:
+    """The active session as it is, or a new one with the project's settings."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    if "spark.remote" in settings:
+        return SparkSession.builder.remote(settings["spark.remote"]).getOrCreate()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    master = settings.get("spark.master", os.environ.get("MASTER", "local[*]"))
+    wanted = {**_DELTA, **(_local() if master.startswith("local") else {}), **settings, "spark.master": master}
+    java()
+    builder = SparkSession.builder.appName("oncelake")
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    with _spark_log() as log:
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}; Spark's own log: {log}"
+            raise SparkUnavailable(problem=problem, next="oncelake run") from error
+    import delta.tables  # noqa: F401  its import makes Delta's conflicts known to Python by class
+
+    return session
+
+
+def in_zone(session: SparkSession, zone: str) -> SparkSession:
+    """A session whose wall clock is the given zone's: the same one, or a private one that leaves it as it is."""
+    if session.conf.get("spark.sql.session.timeZone") == zone:
+        return session
+    own = private(session)
+    own.conf.set("spark.sql.session.timeZone", zone)
+    return own
+
+
+def private(session: SparkSession) -> SparkSession:
+    """A session of its own, with the settings and the database of the given one, which stays as it is."""
+    if hasattr(session, "cloneSession"):
+        cloned: SparkSession = session.cloneSession()
+        return cloned
+    own = session.newSession()
+    base = dict(own.conf.getAll)
+    for key, value in dict(session.conf.getAll).items():
+        if base.get(key) != value:
+            own.conf.set(key, value)
+    own.catalog.setCurrentDatabase(session.catalog.currentDatabase())
+    return own
+
+
+def _local() -> dict[str, str]:
+    """What Spark's defaults, made for clusters, cost on one machine with small data."""
+    cores = str(os.cpu_count() or 2)
+    return {
+        "spark.jars": ",".join(delta_jars()),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": cores,
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": cores,
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.warehouse.dir": str(cache_folder() / "warehouse"),
+    }
+
+
+@contextmanager
+def _spark_log() -> Iterator[Path]:
+    """Give the JVM a file for what it says while it starts and runs; the terminal is for people.
+
+    The JVM inherits the process's standard error at its start, and pyspark offers no other way to choose it.
+    """
+    folder = cache_folder() / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f"spark-{os.getpid()}-", suffix=".log", dir=folder)
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    os.dup2(handle, 2)
+    try:
+        yield Path(name)
+    finally:
+        sys.stderr.flush()
+        os.dup2(terminal, 2)
+        os.close(terminal)
+        os.close(handle)

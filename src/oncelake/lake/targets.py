@@ -1,0 +1,83 @@
+"""Getting a target ready for a write, and saying what was wrong with one that was refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelake.contracts import Writing
+from oncelake.errors import StrayRows, WrongColumns
+from oncelake.lake import verbs
+from oncelake.lake.conflicts import Meaning, first_line, meaning
+from oncelake.lake.frames import Look, columns
+from oncelake.lake.log import TableLog, find_log, read_log
+from oncelake.points import reach
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_EXAMPLES = 3
+
+
+def look_at(writing: Writing) -> Look:
+    """Whose frame is about to be written, for the errors."""
+    return Look(f"the frame for {writing.work.target}", writing.work.pipeline, writing.where)
+
+
+def ready(frame: DataFrame, writing: Writing, layout: verbs.Layout) -> TableLog:
+    """The target's log; the table is created if it is not there, and the frame's columns are compared if it is."""
+    log = find_log(writing.work.target, writing.path)
+    if log is None:
+        try:
+            verbs.create(frame, writing.path, layout)
+        except Exception as error:
+            # Another runner may have created it at the same moment: then it is there, and that is all we wanted.
+            if meaning(error) is not Meaning.CONFLICT:
+                raise
+        log = read_log(writing.work.target, writing.path)
+        reach("created")
+    _fit(frame, log, writing)
+    return log
+
+
+def replace(frame: DataFrame, writing: Writing, predicate: str, shown: tuple[str, ...]) -> None:
+    """Replace the rows of a predicate; rows outside it are refused with examples of their values."""
+    try:
+        verbs.replace(frame, writing.path, predicate, writing.stamp)
+    except Exception as error:
+        if meaning(error) is Meaning.STRAY:
+            examples = _strays(frame, predicate, shown) or first_line(error)
+            raise _about(StrayRows, writing, slice=str(writing.work.slice), examples=examples) from error
+        raise
+
+
+def refused(error: Exception, writing: Writing) -> Exception:
+    """A write's exception in our words, where we have any."""
+    if meaning(error) is Meaning.SCHEMA:
+        return _about(WrongColumns, writing, difference=first_line(error))
+    return error
+
+
+def _strays(frame: DataFrame, predicate: str, shown: tuple[str, ...]) -> str:
+    strays = frame.where(f"NOT COALESCE({predicate}, FALSE)").select(*(f"`{c.replace('`', '``')}`" for c in shown))
+    rows = strays.limit(_EXAMPLES + 1).collect()
+    texts = ["(" + ", ".join(f"{c}={row[c]}" for c in shown) + ")" for row in rows[:_EXAMPLES]]
+    return ", ".join(texts) + (", …" if len(rows) > _EXAMPLES else "")
+
+
+def _fit(frame: DataFrame, log: TableLog, writing: Writing) -> None:
+    there = {name.casefold(): name for name in log.schema}
+    ours = {name.casefold(): name for name in columns(frame)}
+    parts = []
+    if extra := [name for key, name in ours.items() if key not in there]:
+        parts.append(f"the table has no column {', '.join(extra)}")
+    if lacking := [name for key, name in there.items() if key not in ours]:
+        parts.append(f"the frame has no column {', '.join(lacking)}")
+    if len(ours) < len(frame.columns):
+        parts.append("the frame has a column twice")
+    if parts:
+        raise _about(WrongColumns, writing, difference="; ".join(parts))
+
+
+def _about(error: type[StrayRows | WrongColumns], writing: Writing, **facts: Any) -> Exception:
+    work = writing.work
+    return error(target=work.target, pipeline=work.pipeline, where=writing.where, **facts)

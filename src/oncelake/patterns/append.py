@@ -1,0 +1,49 @@
+"""`once.append`: rows are added once per slice, because the marker is in the commit that adds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from oncelake.contracts import Writing
+from oncelake.identity import Marker, Slice, marker
+from oncelake.intervals import Grid
+from oncelake.lake import verbs
+from oncelake.lake.layout import Columns, checked_layout, checked_target
+from oncelake.lake.targets import ready
+from oncelake.lake.verbs import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def append(target: str, partition_by: Columns = None, cluster_by: Columns = None) -> Append:
+    """Add the rows of each interval, once."""
+    return Append(checked_target(target), checked_layout(partition_by, cluster_by))
+
+
+@dataclass(frozen=True)
+class Append:
+    """The pattern, as it was declared."""
+
+    target: str
+    layout: Layout
+    kind = "append"
+    replaces = False
+    within: ClassVar[Mapping[str, Any]] = {}
+
+    def problem(self, grid: Grid | None) -> str | None:
+        """Without intervals every change of an input would add all rows again."""
+        if grid is None:
+            return f"append to {self.target} needs every=: without intervals each new version of an input would add all rows again"
+        return None
+
+    def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
+        """The slice is in the app id."""
+        return marker(pipeline, self.target, slice_, generation)
+
+    def write(self, frame: DataFrame, writing: Writing) -> None:
+        """One append."""
+        ready(frame, writing, self.layout)
+        verbs.append(frame, writing.path, writing.stamp)

@@ -1,0 +1,53 @@
+"""`once.overwrite`: truncate and reload, in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from oncelake.contracts import Writing
+from oncelake.errors import EmptyReload
+from oncelake.identity import Marker, Slice, reload_marker
+from oncelake.intervals import Grid
+from oncelake.lake import verbs
+from oncelake.lake.layout import Columns, checked_layout, checked_target
+from oncelake.lake.targets import ready
+from oncelake.lake.verbs import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def overwrite(
+    target: str, allow_empty: bool = False, partition_by: Columns = None, cluster_by: Columns = None
+) -> Overwrite:
+    """Replace the whole table. Replacing rows by none needs `allow_empty=True`."""
+    return Overwrite(checked_target(target), allow_empty, checked_layout(partition_by, cluster_by))
+
+
+@dataclass(frozen=True)
+class Overwrite:
+    """The pattern, as it was declared."""
+
+    target: str
+    allow_empty: bool
+    layout: Layout
+    kind = "overwrite"
+    replaces = True
+    within: ClassVar[Mapping[str, Any]] = {}
+
+    def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  it fits every pipeline
+        """Nothing can be wrong with it."""
+        return None
+
+    def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
+        """One app id for all intervals: an older reload is done as soon as a newer one is."""
+        return reload_marker(pipeline, self.target, slice_, generation)
+
+    def write(self, frame: DataFrame, writing: Writing) -> None:
+        """One overwrite of the whole table."""
+        log = ready(frame, writing, self.layout)
+        if not self.allow_empty and log.rows() != 0 and frame.isEmpty():
+            raise EmptyReload(target=self.target, where=writing.where, pipeline=writing.work.pipeline)
+        verbs.overwrite(frame, writing.path, writing.stamp)

@@ -1,0 +1,62 @@
+"""`once.replace_interval`: the rows of an interval are replaced, in one commit, by what the function returned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oncelake.contracts import Writing
+from oncelake.identity import Marker, Slice, marker
+from oncelake.intervals import Grid, Interval
+from oncelake.lake.frames import find_time
+from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_share, checked_target
+from oncelake.lake.literals import all_of, inside, share
+from oncelake.lake.targets import look_at, ready, replace
+from oncelake.lake.verbs import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def replace_interval(
+    target: str,
+    time: str,
+    within: Mapping[str, Any] | None = None,
+    partition_by: Columns = None,
+    cluster_by: Columns = None,
+) -> ReplaceInterval:
+    """Replace the rows whose `time` lies in the interval; an empty result clears it, a stray row is refused."""
+    time = checked_columns("time", time)[0]
+    return ReplaceInterval(
+        checked_target(target), time, checked_share(within), checked_layout(partition_by, cluster_by)
+    )
+
+
+@dataclass(frozen=True)
+class ReplaceInterval:
+    """The pattern, as it was declared."""
+
+    target: str
+    time: str
+    within: Mapping[str, Any]
+    layout: Layout
+    kind = "replace_interval"
+    replaces = True
+
+    def problem(self, grid: Grid | None) -> str | None:
+        """It needs intervals."""
+        return None if grid else f"replace_interval on {self.target} needs every="
+
+    def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
+        """The interval is in the app id, so that older intervals are not taken for done."""
+        return marker(pipeline, self.target, slice_, generation)
+
+    def write(self, frame: DataFrame, writing: Writing) -> None:
+        """One `replaceWhere` on the interval and the share."""
+        interval, grid = writing.work.slice, writing.grid
+        assert isinstance(interval, Interval)
+        column, kind = find_time(frame, self.time, grid or Grid("hour"), look_at(writing))
+        ready(frame, writing, self.layout)
+        predicate = all_of([inside(column, kind, interval), *share(self.within)])
+        replace(frame, writing, predicate, (column, *self.within))

@@ -1,0 +1,110 @@
+"""`once.replace_partitions`: whole partitions are replaced, in one commit, and only those that were meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oncelake.caller import declared_at
+from oncelake.contracts import Writing
+from oncelake.errors import BadDeclaration, NotPartitioned, WrongTimeType
+from oncelake.identity import Marker, Slice, marker
+from oncelake.intervals import Grid, Interval
+from oncelake.lake import verbs
+from oncelake.lake.frames import find_column
+from oncelake.lake.layout import Columns, checked_columns, checked_share, checked_target
+from oncelake.lake.literals import all_of, inside, one_of, share
+from oncelake.lake.targets import look_at, ready, replace
+from oncelake.lake.verbs import Layout, partitions_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_TIMES = ("date", "timestamp", "timestamp_ntz", "string")
+
+
+def replace_partitions(
+    target: str,
+    by: Columns,
+    values: Iterable[Any] | None = None,
+    within: Mapping[str, Any] | None = None,
+) -> ReplacePartitions:
+    """Replace whole partitions of a table that is partitioned `by` these columns.
+
+    In a pipeline driven by intervals the partitions meant are those of the interval: one of the columns must be a date,
+    a timestamp or text like 2024-03-15. In a pipeline without intervals they are `values` of the one column, all of
+    them (those without rows are cleared), or, where none are given, those the result has rows for.
+    """
+    columns = checked_columns("by", by)
+    if not columns:
+        raise BadDeclaration(where=declared_at(), problem=f"replace_partitions on {target} needs by=")
+    declared = None if values is None else tuple(values)
+    if declared is not None and (len(columns) != 1 or not declared):
+        raise BadDeclaration(where=declared_at(), problem="values= lists the values of the one column in by=")
+    checked_share({columns[0]: list(declared or ())})
+    return ReplacePartitions(checked_target(target), columns, declared, checked_share(within))
+
+
+@dataclass(frozen=True)
+class ReplacePartitions:
+    """The pattern, as it was declared."""
+
+    target: str
+    by: tuple[str, ...]
+    values: tuple[Any, ...] | None
+    within: Mapping[str, Any]
+    kind = "replace_partitions"
+    replaces = True
+
+    def problem(self, grid: Grid | None) -> str | None:
+        """A fixed set of partitions cannot belong to many intervals."""
+        if grid is not None and self.values is not None:
+            return f"replace_partitions on {self.target}: values= are the same for every interval; leave every= or values= out"
+        return None
+
+    def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
+        """The slice is in the app id."""
+        return marker(pipeline, self.target, slice_, generation)
+
+    def write(self, frame: DataFrame, writing: Writing) -> None:
+        """One `replaceWhere` on the partitions meant and the share."""
+        names = tuple(find_column(frame, column, look_at(writing))[0] for column in self.by)
+        meant = self._meant(frame, names, writing)
+        log = ready(frame, writing, Layout(partition_by=names))
+        if {name.casefold() for name in log.partitioned_by} != {name.casefold() for name in names}:
+            found = ", ".join(log.partitioned_by) or "nothing"
+            facts = {"pipeline": writing.work.pipeline, "where": writing.where}
+            raise NotPartitioned(target=self.target, found=found, declared=", ".join(names), **facts)
+        if meant is None:
+            # No rows, so no partitions are meant: the commit carries the marker alone.
+            verbs.append(frame, writing.path, writing.stamp)
+            return
+        replace(frame, writing, all_of([meant, *share(self.within)]), (*names, *self.within))
+
+    def _meant(self, frame: DataFrame, names: tuple[str, ...], writing: Writing) -> str | None:
+        if isinstance(writing.work.slice, Interval):
+            column, kind = self._time(frame, names, writing)
+            return inside(column, kind, writing.work.slice)
+        if self.values is not None:
+            return share({names[0]: list(self.values)})[0]
+        return one_of(partitions_of(frame, names))
+
+    def _time(self, frame: DataFrame, names: tuple[str, ...], writing: Writing) -> tuple[str, str]:
+        look = look_at(writing)
+        found = [find_column(frame, name, look) for name in names]
+        hourly = writing.grid is not None and writing.grid.every == "hour"
+        fitting = [kind for kind in _TIMES if not hourly or kind.startswith("timestamp")]
+        timed = [pair for kind in fitting for pair in found if pair[1] == kind]
+        if not timed:
+            needs = "a date, a timestamp or text like 2024-03-15 among the partition columns"
+            facts = {
+                "whose": look.whose,
+                "pipeline": look.pipeline,
+                "where": look.where,
+                "every": writing.grid.every if writing.grid else "day",
+            }
+            raise WrongTimeType(
+                column=", ".join(names), type=", ".join(kind for _, kind in found), needs=needs, **facts
+            )
+        return timed[0]

@@ -1,0 +1,134 @@
+"""`once.files`: files whose path names the interval they belong to."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from oncelake.caller import declared_at
+from oncelake.contracts import Pins, Reading
+from oncelake.errors import BadDeclaration, SourceChanged, SourceMissing
+from oncelake.identity import Slice
+from oncelake.intervals import Grid, Interval
+from oncelake.lake.files import Found, digest, escaped, find_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMATS = ("parquet", "json", "csv")
+# A line that does not parse would otherwise become a row of nulls, without a word.
+_OPTIONS = {"json": {"mode": "FAILFAST"}, "csv": {"mode": "FAILFAST", "header": "true"}, "parquet": {}}
+
+
+def files(
+    path: str,
+    format: str | None = None,  # noqa: A002  the word Spark's users know it by
+    schema: str | None = None,
+    missing: str = "error",
+    options: Mapping[str, Any] | None = None,
+) -> FilesSource:
+    """Read files by a path like `landing/orders/{start:%Y-%m-%d}/*.json`.
+
+    `format` is parquet, json or csv, by default the path's ending. A folder that is absent or empty is an error, for
+    it may not have arrived yet; with `missing="empty"` it means no rows. `options` go to Spark's reader.
+    """
+    problem = _problem(path, missing, options)
+    kind = format or PurePosixPath(str(path)).suffix.removeprefix(".")
+    if not problem and kind not in FORMATS:
+        problem = f"files at {path!r}: format={kind!r} is none of {', '.join(FORMATS)}"
+    if problem:
+        raise BadDeclaration(where=declared_at(), problem=problem)
+    return FilesSource(path, kind, schema, missing, dict(options or {}))
+
+
+def _problem(path: Any, missing: Any, options: Any) -> str | None:
+    if not isinstance(path, str) or not path:
+        return f"files are named by a path, not {path!r}"
+    if missing not in ("error", "empty"):
+        return f'missing={missing!r} is neither "error" nor "empty"'
+    if options is not None and not isinstance(options, Mapping):
+        return f"options are a mapping of names to values, not {options!r}"
+    try:
+        names = {name for _, name, _, _ in string.Formatter().parse(path) if name is not None}
+        if not names <= {"start", "end"}:
+            return f"path {path!r} has the placeholder {{{min(names - {'start', 'end'})}}}; there are {{start}} and {{end}}"
+        path.format(start=datetime.now(UTC), end=datetime.now(UTC))
+    except (ValueError, IndexError, KeyError) as error:
+        return f"path {path!r} cannot be filled in: {error}"
+    return None
+
+
+@dataclass(frozen=True)
+class FilesSource:
+    """Files, as they were declared."""
+
+    path: str
+    format: str
+    schema: str | None
+    missing: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """None: files are nobody's table."""
+        return ()
+
+    @property
+    def by_interval(self) -> bool:
+        """Only with a placeholder in the path."""
+        return any(name is not None for _, name, _, _ in string.Formatter().parse(self.path))
+
+    def problem(self, grid: Grid | None) -> str | None:
+        """A placeholder means nothing without intervals."""
+        if self.by_interval and grid is None:
+            return f"files at {self.path!r} depend on the interval, which needs every="
+        return None
+
+    def pin(self, reading: Reading) -> Pins:
+        """How many files there are now, and a digest of their names, sizes and times."""
+        found = find_files(self._pattern(reading))
+        if not found and self.missing == "error":
+            raise SourceMissing(**self._facts(reading))
+        return self._pins(found, reading)
+
+    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> DataFrame:
+        """The rows of the files, if they are still those that were pinned; none where none are there and that is fine."""
+        found = find_files(self._pattern(reading))
+        if self._pins(found, reading)["digest"] != pins["digest"]:
+            raise SourceChanged(**self._facts(reading))
+        if found:
+            return self._load(session, found, self.schema)
+        if self.schema is not None:
+            return session.createDataFrame([], self.schema)
+        # The columns of no rows are those of the files of any other interval.
+        others = find_files(reading.place.file(self._anywhere()))
+        if not others:
+            raise SourceMissing(**self._facts(reading))
+        return self._load(session, others[-1:], None).limit(0)
+
+    def _load(self, session: SparkSession, found: list[Found], schema: str | None) -> DataFrame:
+        reader = session.read.format(self.format).options(**{**_OPTIONS[self.format], **self.options})
+        reader = reader if schema is None else reader.schema(schema)
+        return reader.load([escaped(file.path) for file in found])
+
+    def _pins(self, found: list[Found], reading: Reading) -> Pins:
+        return {"files": self.path, "count": len(found), "digest": digest(found, reading.place.file(""))}
+
+    def _facts(self, reading: Reading) -> dict[str, str]:
+        return {"path": self._pattern(reading), "slice": str(reading.slice), "pipeline": reading.pipeline}
+
+    def _pattern(self, reading: Reading) -> str:
+        return reading.place.file(self._filled_in(reading.slice))
+
+    def _filled_in(self, slice_: Slice) -> str:
+        if not isinstance(slice_, Interval):
+            return self.path
+        return self.path.format(start=slice_.local_start, end=slice_.local_end)
+
+    def _anywhere(self) -> str:
+        parts = string.Formatter().parse(self.path)
+        return "".join(text + ("" if name is None else "*") for text, name, _, _ in parts)

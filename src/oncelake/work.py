@@ -1,0 +1,182 @@
+"""The frozen records that travel: what is asked for, what there is to do, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from oncelake.identity import Marker, Slice
+from oncelake.intervals import Interval, instant_text
+
+COMMITTED, ALREADY_DONE, FAILED, LOST, BLOCKED = "committed", "already_done", "failed", "lost", "blocked"
+INTERRUPTED = "interrupted"
+# The worst outcome of its works is the run's; the first two are both "done".
+_BADNESS = (COMMITTED, ALREADY_DONE, LOST, BLOCKED, FAILED, INTERRUPTED)
+EXIT_CODES = {"done": 0, LOST: 4, BLOCKED: 1, FAILED: 1, INTERRUPTED: 130}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a command was asked for: some pipelines or all, a date, a range, or everything due at `now`."""
+
+    now: datetime
+    names: tuple[str, ...] = ()
+    date: str | None = None
+    start: str | None = None
+    end: str | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """The smallest thing that commits."""
+
+    pipeline: str
+    target: str
+    slice: Slice
+    generation: int
+    marker: Marker
+
+    @property
+    def interval(self) -> Interval | None:
+        """The interval of time it covers, if it covers one."""
+        return self.slice if isinstance(self.slice, Interval) else None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Row counts as Delta reports them; what it does not report is None, never a guess."""
+
+    read: int | None = None
+    written: int | None = None
+    deleted: int | None = None
+    quarantined: int | None = 0
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit that carries a marker of ours: where it is, what it did, and the facts it was given."""
+
+    version: int
+    timestamp: datetime | None
+    rows: Rows
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A work, and what a run would do with it and why."""
+
+    work: Work
+    action: str  # "run", "skip" or "wait"
+    why: str
+    commit: Commit | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The work as `plan --json` prints it."""
+        return {**work_document(self.work), "action": self.action, "why": self.why}
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much of a pipeline a request covers."""
+
+    pipeline: str
+    span: Interval | None
+    intervals: int
+
+    def document(self) -> dict[str, Any]:
+        """The scope as `plan --json` prints it."""
+        return {
+            "pipeline": self.pipeline,
+            "range": str(self.span) if self.span else None,
+            "intervals": self.intervals,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a request comes to: per pipeline its scope, and the works in the order they would run."""
+
+    scopes: tuple[Scope, ...]
+    items: tuple[Planned, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def to_do(self) -> tuple[Planned, ...]:
+        """The works that are not done."""
+        return tuple(item for item in self.items if item.action != "skip")
+
+    def document(self) -> dict[str, Any]:
+        """The plan as `plan --json` prints it."""
+        return {
+            "pipelines": [scope.document() for scope in self.scopes],
+            "works": [item.document() for item in self.items],
+            "to_do": len(self.to_do),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one work."""
+
+    work: Work
+    outcome: str
+    version: int | None = None
+    rows: Rows = Rows()
+    seconds: float = 0.0
+    error: str | None = None
+    code: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The work as `run --json` prints it."""
+        return {
+            **work_document(self.work),
+            "outcome": self.outcome,
+            "version": self.version,
+            "rows": vars(self.rows).copy(),
+            "seconds": round(self.seconds, 3),
+            "error": self.error,
+            "code": self.code,
+        }
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of one run."""
+
+    run: str
+    works: tuple[Outcome, ...]
+    interrupted: bool = False
+
+    @property
+    def outcome(self) -> str:
+        """The worst of its works, `done` standing for committed and already done."""
+        if self.interrupted:
+            return INTERRUPTED
+        worst = max((work.outcome for work in self.works), key=_BADNESS.index, default=ALREADY_DONE)
+        return "done" if worst in (COMMITTED, ALREADY_DONE) else worst
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code that says the same."""
+        return EXIT_CODES[self.outcome]
+
+    def document(self) -> dict[str, Any]:
+        """The report as `run --json` prints it."""
+        return {"run": self.run, "outcome": self.outcome, "works": [work.document() for work in self.works]}
+
+
+def work_document(work: Work) -> dict[str, Any]:
+    """The fields every document has of a work."""
+    interval = work.interval
+    return {
+        "pipeline": work.pipeline,
+        "target": work.target,
+        "slice": str(work.slice),
+        "start": instant_text(interval.start) if interval else None,
+        "end": instant_text(interval.end) if interval else None,
+        "generation": work.generation,
+    }

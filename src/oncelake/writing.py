@@ -1,0 +1,91 @@
+"""`once.write`: one line for a job that already exists. The same patterns, the same marker, the same evidence."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from oncelake.caller import declared_at
+from oncelake.contracts import Pattern
+from oncelake.errors import BadDeclaration, Lost
+from oncelake.identity import Named, Slice
+from oncelake.intervals import Grid, Interval
+from oncelake.lake.address import Address
+from oncelake.lake.lock import Busy, table_lock
+from oncelake.recovery import settle
+from oncelake.running import FIRST_PAUSE, TRIES, Conflict, make_facts, make_writing, skipped, write_work
+from oncelake.settings import PATIENCE
+from oncelake.work import Outcome, Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class _Call:
+    grid: Grid | None
+    where: str
+
+
+def write(
+    frame: DataFrame,
+    pattern: Pattern,
+    *,
+    work: str,
+    lake: str,
+    interval: Interval | tuple[str, str] | None = None,
+    generation: int = 1,
+) -> Outcome:
+    """Write a frame once. `work` names it, like "nightly/2024-03-15": the same name again is the same work.
+
+    `replace_interval` needs the `interval`, as an Interval or as two dates `(start, end)`, the end exclusive. An
+    intended redo takes the next `generation`. Errors are raised; what is done already is reported, not done again.
+    """
+    call = _Call(Grid("day") if interval is not None else None, declared_at())
+    pipeline, slice_ = _named(work, interval, call)
+    if isinstance(generation, bool) or not isinstance(generation, int) or not 1 <= generation < 1000:
+        raise BadDeclaration(where=call.where, problem=f"generation={generation!r} is not a number from 1 to 999")
+    if not isinstance(slice_, Interval) and pattern.kind == "replace_interval":
+        raise BadDeclaration(where=call.where, problem="replace_interval needs interval=(start, end)")
+    todo = Work(pipeline, pattern.target, slice_, generation, pattern.marker(pipeline, slice_, generation))
+    return _write(frame, pattern, todo, Address(lake.rstrip("/"), "."), call)
+
+
+def _named(work: str, interval: Interval | tuple[str, str] | None, call: _Call) -> tuple[str, Slice]:
+    pipeline, _, rest = work.partition("/") if isinstance(work, str) else ("", "", "")
+    if not pipeline.strip():
+        raise BadDeclaration(where=call.where, problem=f"work={work!r} names nothing; it is like 'nightly/2024-03-15'")
+    if interval is None:
+        return pipeline, Named(rest)
+    if isinstance(interval, Interval):
+        return pipeline, interval
+    try:
+        start, end = (Grid("day").parse(value) for value in interval)
+        return pipeline, Interval(start, end)
+    except (ValueError, TypeError) as error:
+        raise BadDeclaration(where=call.where, problem=f"interval={interval!r}: {error}") from error
+
+
+def _write(frame: DataFrame, pattern: Pattern, todo: Work, address: Address, call: _Call) -> Outcome:
+    begun = time.monotonic()
+    path = address.table(todo.target)
+    for number in range(TRIES):
+        try:
+            with table_lock(address.lake, todo.target, PATIENCE, lambda: settle(todo, path, None).done):
+                outcome = skipped(todo, address)
+                if outcome is None:
+                    writing = make_writing(todo, make_facts(todo, uuid.uuid4().hex[:12], {}, None), address, call)
+                    outcome = write_work(frame, pattern, writing)
+            return replace(outcome, seconds=time.monotonic() - begun)
+        except Busy as busy:
+            if (outcome := skipped(todo, address)) is not None:
+                return outcome
+            raise Lost(target=todo.target, holder=busy.holder, pipeline=todo.pipeline) from busy
+        except Conflict as conflict:
+            if number == TRIES - 1:
+                raise Lost(target=todo.target, holder=str(conflict), pipeline=todo.pipeline) from conflict
+            time.sleep(FIRST_PAUSE * 2**number * random.uniform(0.5, 1.5))  # noqa: S311  jitter, not a secret
+    raise AssertionError("unreachable")
