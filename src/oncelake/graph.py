@@ -31,7 +31,8 @@ def ordered(pipelines: Iterable[Pipeline]) -> dict[str, Pipeline]:
 
 def upstream_of(pipeline: Pipeline, pipelines: Iterable[Pipeline]) -> list[str]:
     """The names of the pipelines that write what this one reads."""
-    return [other.name for other in pipelines if other.writes_tables & pipeline.reads_tables]
+    reads = {table.casefold() for table in pipeline.reads_tables}
+    return [other.name for other in pipelines if reads & {table.casefold() for table in other.writes_tables}]
 
 
 def _check_ownership(pipelines: Iterable[Pipeline]) -> None:
@@ -40,6 +41,11 @@ def _check_ownership(pipelines: Iterable[Pipeline]) -> None:
         for pattern in pipeline.writes:
             # Folders do not tell names apart by case everywhere; rows must not depend on that.
             writers[pattern.target.casefold()].append((pipeline, pattern))
+    for target, owners in writers.items():
+        for inner in writers:
+            if inner.startswith(f"{target}."):
+                first, second = owners[0][0], writers[inner][0][0]
+                raise OwnedTwice(target=target, first=_owner(first), second=_owner(second))
     for owners in writers.values():
         for (one, its), (other, others) in combinations(owners, 2):
             if (its.replaces or others.replaces) and not disjoint(its.within, others.within):

@@ -77,7 +77,7 @@ def parse_app_id(text: str) -> tuple[str, str, Slice] | None:
     pipeline, target, slice_ = (unquote(part) for part in parts[1:])
     try:
         return pipeline, target, parse_slice(slice_)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

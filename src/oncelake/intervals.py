@@ -102,8 +102,9 @@ class Grid:
         if self.every == "hour":
             shifted = instant.astimezone(UTC) + self._hour_offset
             return shifted.replace(minute=0, second=0, microsecond=0) - self._hour_offset
-        day = _first_day(instant.astimezone(self._zone).date(), self.every)
-        return self._midnight(day)
+        start = self._midnight(_first_day(instant.astimezone(self._zone).date(), self.every))
+        # Where the clocks go back over midnight, a late instant has the date of a cell that has ended.
+        return end if (end := self.after(start)) <= instant else start
 
     def after(self, start: datetime) -> datetime:
         """The end of the cell that starts there."""
@@ -137,9 +138,14 @@ class Grid:
         """An instant from a date or a time; without a zone of its own it is a wall-clock time of the grid's."""
         if isinstance(value, str):
             value = datetime.fromisoformat(value.strip())
+        if not isinstance(value, date):
+            raise TypeError(f"{value!r} is not a date (like 2024-03-15)")
         if not isinstance(value, datetime):
             value = datetime(value.year, value.month, value.day, tzinfo=self._zone)
-        return (value if value.tzinfo else value.replace(tzinfo=self._zone)).astimezone(UTC)
+        try:
+            return (value if value.tzinfo else value.replace(tzinfo=self._zone)).astimezone(UTC)
+        except OverflowError as error:
+            raise ValueError(f"{value} is at the end of the calendar") from error
 
     def _midnight(self, day: date) -> datetime:
         # Where the clocks jump over midnight, the offset before the jump gives exactly the instant of the jump.

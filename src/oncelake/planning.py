@@ -30,12 +30,23 @@ def make_plan(pipelines: Mapping[str, Pipeline], known: Known, request: Request)
     scopes: list[Scope] = []
     items: list[Planned] = []
     notes: list[str] = []
+    unfit: list[BadRange] = []
     for pipeline in chosen:
-        scope, slices, note = _scope(pipeline, request)
+        try:
+            scope, slices, note = _scope(pipeline, request)
+        except BadRange as error:
+            # Of all pipelines some may start later or have a coarser grid; of those named each was meant.
+            if request.names or len(chosen) == 1:
+                raise
+            unfit.append(error)
+            notes.append(f"left out: {error.message}")
+            continue
         scopes.append(scope)
         notes += [note] if note else []
-        planned = list(_items(pipeline, slices, known))
+        planned = list(_items(pipeline, slices, known, _changing(pipeline, items)))
         items += _waiting(pipeline, planned, items, pipelines, known)
+    if unfit and not scopes:
+        raise unfit[0]
     return Plan(tuple(scopes), tuple(items), tuple(notes))
 
 
@@ -74,6 +85,9 @@ def _span(name: str, grid: Grid, first: datetime, request: Request) -> tuple[dat
         shown = first.astimezone(grid.cell(first).local_start.tzinfo).date()
         problem = f"{request.date or request.start} is before {name} starts ({shown})"
         raise BadRange(problem=problem, next=f"oncelake plan {name} --from {shown}")
+    if end <= start and (request.start is not None or request.end is not None):
+        problem = f"nothing of {name} lies between {instant_text(start)} and {instant_text(end)}"
+        raise BadRange(problem=problem, next=f"oncelake plan {name}")
     if end <= over:
         return start, max(start, end), None
     if request.date is not None or start >= over:
@@ -93,7 +107,8 @@ def _of_date(name: str, grid: Grid, text: str) -> tuple[datetime, datetime]:
 def _on_grid(name: str, grid: Grid, option: str, text: str) -> datetime:
     try:
         instant = grid.parse(text)
-    except ValueError as error:
+        grid.after(grid.floor(instant))
+    except (ValueError, OverflowError) as error:
         problem = f"{option} {text!r} is not a date (like 2024-03-15 or 2024-03-15T06:00)"
         raise BadRange(problem=problem, next=f"oncelake plan {name}") from error
     if not grid.holds(instant):
@@ -105,7 +120,13 @@ def _on_grid(name: str, grid: Grid, option: str, text: str) -> datetime:
     return instant
 
 
-def _items(pipeline: Pipeline, slices: list[Slice], known: Known) -> Iterator[Planned]:
+def _changing(pipeline: Pipeline, earlier: list[Planned]) -> bool:
+    """Whether something the pipeline reads will be written by an earlier work of this plan."""
+    return any(item.action == "run" and item.work.target in pipeline.reads_tables for item in earlier)
+
+
+def _items(pipeline: Pipeline, slices: list[Slice], known: Known, changing: bool) -> Iterator[Planned]:
+    pins = None if changing else known.pins.get(pipeline.name)
     undone = {pattern.target: _undone(pipeline, pattern, slices, known) for pattern in pipeline.writes}
     for slice_ in slices:
         for pattern in pipeline.writes:
@@ -113,7 +134,7 @@ def _items(pipeline: Pipeline, slices: list[Slice], known: Known) -> Iterator[Pl
             if isinstance(slice_, Interval):
                 yield _interval_item(pipeline, pattern, slice_, log, undone[pattern.target])
             else:
-                yield _whole_item(pipeline, pattern, slice_, log, known.pins.get(pipeline.name))
+                yield _whole_item(pipeline, pattern, slice_, log, pins)
 
 
 def _undone(pipeline: Pipeline, pattern: Pattern, slices: list[Slice], known: Known) -> set[Interval]:
@@ -169,11 +190,24 @@ def _waiting(
     for owner, table in feeding:
         if owner.grid is None or owner.start is None:
             continue
-        log = known.logs.get(table)
-        ready = log.done_intervals(owner.name, table) if log else []
-        ready += [i.work.slice for i in earlier if i.work.target == table and isinstance(i.work.slice, Interval)]
+        spans = [item.work.slice for item in planned if isinstance(item.work.slice, Interval)]
+        cells = _cells_around(owner, spans)
+        undone = _undone(owner, owner.pattern(table), cells, known)
+        ready = [cell for cell in cells if isinstance(cell, Interval) and cell not in undone]
+        for item in earlier:
+            mine = item.work.target == table and item.work.pipeline == owner.name
+            if mine and item.action != "wait" and isinstance(item.work.slice, Interval):
+                ready.append(item.work.slice)
         planned = [_wait(item, owner, table, ready) for item in planned]
     return planned
+
+
+def _cells_around(owner: Pipeline, spans: list[Interval]) -> list[Slice]:
+    """The cells of the owner that the spans lie in."""
+    if owner.grid is None or owner.start is None or not spans:
+        return []
+    first = max(owner.start, owner.grid.floor(min(span.start for span in spans)))
+    return list(owner.grid.cells(first, max(span.end for span in spans)))
 
 
 def _wait(item: Planned, owner: Pipeline, table: str, ready: list[Interval]) -> Planned:

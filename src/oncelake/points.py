@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-POINTS = ("claimed", "pinned", "read", "transformed", "created", "writing", "written", "settled", "recorded")
+POINTS = ("pinned", "claimed", "read", "transformed", "created", "writing", "written", "settled", "recorded")
 
 _on_reach: Callable[[str], None] | None = None
 

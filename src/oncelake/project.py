@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from oncelake.settings import FILE, Settings, guess, read_settings, read_yaml
 
 Vocabulary = Mapping[str, Callable[..., Any]]
 _DEFAULT = ("pipelines.py", "pipelines")
+# Loading swaps modules of the whole process.
+_one_at_a_time = threading.RLock()
 _PIPELINE_KEYS = ("every", "start", "zone", "reads", "writes", "transform")
 
 
@@ -60,7 +63,7 @@ def load_project(root: Path, profile: str | None, sources: Vocabulary, patterns:
     root = root.resolve()
     settings = read_settings(root, profile)
     loading = _Loading(root, sources, patterns)
-    with _importing_from(root):
+    with _one_at_a_time, _importing_from(root):
         _load_entries(settings, loading)
     if not loading.found:
         raise BadSettings(where=settings.at("pipelines"), problem="no pipelines are declared")
@@ -75,6 +78,8 @@ def _load_entries(settings: Settings, loading: _Loading) -> None:
     if isinstance(entries, dict):
         loading.found += _from_yaml(sheet, ("pipelines",), entries)
         return
+    if not isinstance(entries, str | list):
+        raise BadSettings(where=settings.at("pipelines"), problem=f"pipelines names files or folders, not {entries!r}")
     for index, entry in enumerate([entries] if isinstance(entries, str) else entries):
         where = settings.at("pipelines", index) if isinstance(entries, list) else settings.at("pipelines")
         if isinstance(entry, dict):
@@ -91,7 +96,8 @@ def _files(root: Path, entry: str, where: str) -> list[Path]:
     if not path.is_relative_to(root):
         raise BadSettings(where=where, problem=f"{entry} lies outside the project")
     if path.is_dir():
-        return sorted(p for p in path.rglob("*") if p.suffix in (".py", ".yaml", ".yml") and p.name[0] not in "._")
+        found = (p for p in path.rglob("*") if p.suffix in (".py", ".yaml", ".yml"))
+        return sorted(p for p in found if not any(part[0] in "._" for part in p.relative_to(path).parts))
     if not path.is_file():
         raise BadSettings(where=where, problem=f"there is no file or folder {entry}")
     return [path]
@@ -105,6 +111,10 @@ def _load_file(path: Path, loading: _Loading) -> None:
         loading.found += found
         return
     document, lines = read_yaml(path, shown)
+    for key in document:
+        if key != "pipelines":
+            where = f"{shown}:{lines.get((key,), 1)}"
+            raise BadSettings(where=where, problem=f"unknown key {key!r}{guess(str(key), ('pipelines',))}")
     sheet = _Sheet(shown, lines, loading.sources, loading.patterns)
     loading.found += _from_yaml(sheet, ("pipelines",), document.get("pipelines", {}))
 
@@ -151,7 +161,7 @@ def _importing_from(root: Path) -> Iterator[None]:
     travel to Spark's workers by value, which is the only way that works there.
     """
     own = {path.stem for path in root.glob("*.py")} | {path.parent.name for path in root.glob("*/__init__.py")}
-    before = {name: module for name, module in sys.modules.items() if _belongs(name, module, root, own)}
+    before = {name: module for name, module in list(sys.modules.items()) if _belongs(name, module, root, own)}
     for name in before:
         del sys.modules[name]
     sys.path.insert(0, str(root))
@@ -160,7 +170,7 @@ def _importing_from(root: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(str(root))
-        for name in [name for name, module in sys.modules.items() if _belongs(name, module, root, set())]:
+        for name in [name for name, module in list(sys.modules.items()) if _belongs(name, module, root, set())]:
             del sys.modules[name]
         sys.modules.update(before)
 

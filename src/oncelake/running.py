@@ -20,7 +20,7 @@ from oncelake.errors import Blocked, FunctionFailed, Lost, NoFrame, OncelakeErro
 from oncelake.identity import Slice
 from oncelake.intervals import Grid, Interval
 from oncelake.lake.address import Address
-from oncelake.lake.conflicts import Meaning, first_line, meaning
+from oncelake.lake.conflicts import Meaning, gist, meaning
 from oncelake.lake.lock import Busy, table_lock
 from oncelake.lake.session import in_zone
 from oncelake.lake.targets import refused
@@ -163,7 +163,7 @@ def attempt(pipeline: Pipeline, works: Sequence[Work], ring: Ring) -> list[Outco
             _fail(works, finished, error, ring, begun)
             break
         except Exception as error:  # noqa: BLE001  whatever Spark raised, the log is asked and a report is due
-            problem = f"{type(error).__name__}: {first_line(error)}"
+            problem = f"{type(error).__name__}: {gist(error)}"
             told = WriteFailed(target=works[0].target, problem=problem, pipeline=pipeline.name)
             _fail(works, finished, told, ring, begun)
             break
@@ -172,6 +172,9 @@ def attempt(pipeline: Pipeline, works: Sequence[Work], ring: Ring) -> list[Outco
 
 
 def _try_once(pipeline: Pipeline, works: list[Work], finished: dict[str, Outcome], ring: Ring) -> None:
+    pins = _pins(pipeline, works[0].slice, ring)
+    # Before the lock: it notes the JVMs there are when it is taken, and one it does not know of outlives a kill unseen.
+    ring.session()
     with ExitStack() as held:
         _claim(works, held, ring)
         settled = {work.target: settle(work, ring.address.table(work.target), None) for work in works}
@@ -179,7 +182,7 @@ def _try_once(pipeline: Pipeline, works: list[Work], finished: dict[str, Outcome
         left = [work for work in works if work.target not in finished]
         if not left:
             return
-        pins = _pins(pipeline, works[0].slice, finished, ring)
+        pins = _recorded_pins(finished, ring) or pins
         frames = _frames(pipeline, works[0].slice, pins, ring)
         for work in left:
             finished[work.target] = _write(pipeline, work, frames[work.target], pins, ring)
@@ -201,20 +204,21 @@ def _claim(works: list[Work], held: ExitStack, ring: Ring) -> None:
     reach("claimed")
 
 
-def _pins(pipeline: Pipeline, slice_: Slice, finished: Mapping[str, Outcome], ring: Ring) -> dict[str, Any]:
-    """What this attempt reads: as another target of the same slice recorded it, or as it is now."""
-    for target in finished:
-        pattern = pipeline.pattern(target)
-        generation = finished[target].work.generation
-        marker = pattern.marker(pipeline.name, slice_, generation)
-        work = Work(pipeline.name, target, slice_, generation, marker)
-        commit = settle(work, ring.address.table(target), None).commit
-        if commit is not None and "pins" in commit.facts:
-            return dict(commit.facts["pins"])
+def _pins(pipeline: Pipeline, slice_: Slice, ring: Ring) -> dict[str, Any]:
+    """The versions of everything the pipeline reads, as they are now. What is missing is found here, before Spark."""
     reading = _reading(pipeline, slice_, ring)
     pins = {name: dict(source.pin(reading)) for name, source in pipeline.reads.items()}
     reach("pinned")
     return pins
+
+
+def _recorded_pins(finished: Mapping[str, Outcome], ring: Ring) -> dict[str, Any] | None:
+    """What another target of the same slice was written from: the rest is written from the same."""
+    for outcome in finished.values():
+        commit = settle(outcome.work, ring.address.table(outcome.work.target), None).commit
+        if commit is not None and "pins" in commit.facts:
+            return dict(commit.facts["pins"])
+    return None
 
 
 def _reading(pipeline: Pipeline, slice_: Slice, ring: Ring) -> Reading:
@@ -237,7 +241,7 @@ def _frames(pipeline: Pipeline, slice_: Slice, pins: Mapping[str, Any], ring: Ri
     except OncelakeError:
         raise
     except Exception as error:
-        where, problem = _raised_at(error, pipeline), f"{type(error).__name__}: {first_line(error)}"
+        where, problem = _raised_at(error, pipeline), f"{type(error).__name__}: {gist(error)}"
         raise FunctionFailed(where=where, pipeline=pipeline.name, problem=problem) from error
     reach("transformed")
     return _by_target(result, pipeline)
@@ -306,14 +310,14 @@ def write_work(frame: DataFrame, pattern: Pattern, writing: Writing) -> Outcome:
     except Exception as error:  # noqa: BLE001  a commit may have landed all the same
         failure = error
     reach("written")
-    settled = settle(work, writing.path, writing.attempt, first_line(failure) if failure else "")
+    settled = settle(work, writing.path, writing.attempt, gist(failure) if failure else "")
     reach("settled")
     if settled.done:
         return _done(work, settled)
     if failure is None:
         raise WriteFailed(target=work.target, problem="no commit carries its marker", pipeline=work.pipeline)
     if meaning(failure) is Meaning.CONFLICT:
-        raise Conflict(first_line(failure)) from failure
+        raise Conflict(gist(failure)) from failure
     raise refused(failure, writing) from failure
 
 

@@ -44,21 +44,23 @@ def read_settings(root: Path, profile: str | None = None) -> Settings:
     settings = _Document(document, lines)
     settings.check_keys((), document, _KEYS)
     profiles = settings.mapping("profiles")
-    for name, body in profiles.items():
-        settings.check_keys(("profiles", name), settings.mapping("profiles", name), _PROFILE_KEYS)
+    for name in profiles:
+        body = settings.mapping("profiles", name)
+        settings.check_keys(("profiles", name), body, _PROFILE_KEYS)
         settings.lake(body.get("lake", "lake"), "profiles", name, "lake")
     if profile is not None and profile not in profiles:
         known = ", ".join(map(str, profiles)) or "none"
         raise BadSettings(where=settings.at("profiles"), problem=f"there is no profile {profile!r}; there are: {known}")
-    chosen = profiles[profile] if profile is not None else {}
+    chosen = settings.mapping("profiles", profile) if profile is not None else {}
     at = ("profiles", profile) if profile is not None and "lake" in chosen else ()
+    slow = ("profiles", profile) if "patience" in chosen else ()
     spark = {**settings.spark("spark"), **(settings.spark("profiles", profile, "spark") if profile else {})}
     return Settings(
         root=root,
         lake=_absolute(root, settings.lake(chosen.get("lake", document.get("lake", "lake")), *at, "lake")),
         pipelines=document.get("pipelines"),
         spark=spark,
-        patience=settings.seconds(chosen.get("patience", document.get("patience", PATIENCE)), "patience"),
+        patience=settings.seconds(chosen.get("patience", document.get("patience", PATIENCE)), *slow, "patience"),
         lines=lines,
     )
 
@@ -95,7 +97,7 @@ class _Document:
         return value
 
     def seconds(self, value: Any, *path: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
             raise BadSettings(where=self.at(*path), problem=f"{path[-1]} is a number of seconds, not {value!r}")
         return float(value)
 
@@ -142,8 +144,10 @@ def _value(node: yaml.Node, path: tuple[Any, ...], lines: dict[tuple[Any, ...], 
     if isinstance(node, yaml.MappingNode):
         found: dict[Any, Any] = {}
         for key_node, value_node in node.value:
-            key = _scalar(key_node)
             line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise BadSettings(where=f"{shown}:{line}", problem="a key is text, not a mapping or a list")
+            key = _scalar(key_node, shown)
             if key in found:
                 raise BadSettings(where=f"{shown}:{line}", problem=f"{key!r} is there twice")
             lines[*path, key] = line
@@ -153,13 +157,16 @@ def _value(node: yaml.Node, path: tuple[Any, ...], lines: dict[tuple[Any, ...], 
         for index, item in enumerate(node.value):
             lines[*path, index] = item.start_mark.line + 1
         return [_value(item, (*path, index), lines, shown) for index, item in enumerate(node.value)]
-    return _scalar(node)
+    return _scalar(node, shown)
 
 
-def _scalar(node: yaml.Node) -> Any:
+def _scalar(node: yaml.Node, shown: str) -> Any:
     loader = yaml.SafeLoader("")
     try:
         return loader.construct_object(node, deep=True)
+    except ValueError as error:
+        where = f"{shown}:{node.start_mark.line + 1}"
+        raise BadSettings(where=where, problem=f"{node.value!r} cannot be read: {error}") from error
     finally:
         loader.dispose()
 

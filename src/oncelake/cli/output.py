@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import oncelake as once
@@ -50,8 +50,11 @@ class Output:
     def progress(self) -> Iterator[Lines]:
         """Somebody to watch a run: a live line on a terminal, plain lines elsewhere."""
         watcher = Live(self) if sys.stderr.isatty() else Lines(self)
+        # What a user's function prints must not end up in front of the document.
+        elsewhere = redirect_stdout(sys.stderr) if self.as_json else nullcontext()
         try:
-            yield watcher
+            with elsewhere:
+                yield watcher
         finally:
             watcher.close()
 
@@ -80,7 +83,7 @@ class Output:
         self._table(("pipeline", "target", "slices", "action", "why"), _folded(rows))
         for note in plan.notes:
             self.say(f"note: {note}")
-        self.say(f"{len(plan.to_do)} of {len(plan.items)} works to do")
+        self.say(f"{len(plan.to_do):,} of {_count(len(plan.items), 'work')} to do")
         self.document(plan.document())
         return 0
 
@@ -139,7 +142,7 @@ class Lines:
         for note in plan.notes:
             self.say(f"note: {note}")
         if self.total:
-            self.say(f"{self.total:,} works to do, {len(plan.items) - self.total:,} done already")
+            self.say(f"{_count(self.total, 'work')} to do, {len(plan.items) - self.total:,} done already")
 
     def started(self, work: Work) -> None:
         """Nothing: a line per work is enough."""
@@ -224,7 +227,11 @@ def _line(outcome: Outcome) -> str:
 def _scope(scope: Any) -> str:
     if scope.span is None:
         return f"{scope.pipeline}: {'the whole' if scope.intervals else 'no intervals'}"
-    return f"{scope.pipeline}: {scope.span}, {scope.intervals:,} interval{'s' * (scope.intervals != 1)}"
+    return f"{scope.pipeline}: {scope.span}, {_count(scope.intervals, 'interval')}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _folded(rows: Sequence[tuple[str, str, str, str, Any]]) -> list[tuple[str, ...]]:

@@ -46,18 +46,19 @@ def _complete(names: list[str]) -> Iterator[Checkpoint]:
             yield Checkpoint(version, tuple(sorted(files)))
 
 
-def read_checkpoint(place: Storage, checkpoint: Checkpoint, path: str) -> CheckpointState:
+def read_checkpoint(place: Storage, checkpoint: Checkpoint, table: str, path: str) -> CheckpointState:
     """What a checkpoint holds, read as it is asked for."""
-    return CheckpointState(place, checkpoint, path)
+    return CheckpointState(place, checkpoint, table, path)
 
 
 class CheckpointState:
     """The actions of a checkpoint, a column at a time: markers must not cost the reading of every file's statistics."""
 
-    def __init__(self, place: Storage, checkpoint: Checkpoint, path: str) -> None:
+    def __init__(self, place: Storage, checkpoint: Checkpoint, table: str, path: str) -> None:
         """Nothing is read yet."""
         self._place = place
         self._checkpoint = checkpoint
+        self._table = table
         self._path = path
 
     def markers(self) -> Iterator[tuple[str, int, int | None]]:
@@ -91,7 +92,7 @@ class CheckpointState:
                 yield from _parquet_actions(self._place.open(file), name, fields)
         except (OSError, ValueError) as error:
             path = posixpath.join(self._path, file)
-            raise CorruptLog(table=self._path, path=path, problem=str(error)) from error
+            raise CorruptLog(table=self._table, path=path, problem=str(error)) from error
 
 
 def _json_actions(content: bytes, name: str) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 
@@ -12,6 +13,10 @@ class Meaning(Enum):
     STRAY = "rows outside the predicate"
     SCHEMA = "the frame does not fit the table"
     OTHER = "something else"
+
+
+class Appearing(Exception):
+    """The table is being created by another runner and has no commit yet."""
 
 
 # In classic mode conflicts carry no condition, and the classes have no useful base: the prefix is the same everywhere.
@@ -31,7 +36,9 @@ _CONFLICT_CLASSES = (
     "MetadataChangedException",
     "ProtocolChangedException",
     "DeltaConcurrentModificationException",
+    Appearing.__name__,
 )
+_RAISED = re.compile(r"^[\w.]+(?:Error|Exception): .*$", re.MULTILINE)
 _STRAYS = ("DELTA_REPLACE_WHERE_MISMATCH", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
 _SCHEMAS = (
     "DELTA_METADATA_MISMATCH",
@@ -52,10 +59,11 @@ def meaning(error: BaseException) -> Meaning:
     return Meaning.SCHEMA if condition.startswith(_SCHEMAS) else Meaning.OTHER
 
 
-def first_line(error: BaseException) -> str:
-    """What an exception says, without a JVM's stack."""
+def gist(error: BaseException) -> str:
+    """What an exception says, in one line: without a JVM's stack, and of a Python worker's what it raised itself."""
     text = str(error).strip()
-    return text.split("\n\tat ")[0].split("\nJVM stacktrace")[0].splitlines()[0] if text else type(error).__name__
+    raised = _RAISED.findall(text) if "Traceback (most recent call last)" in text else []
+    return raised[-1] if raised else (text.splitlines() or [type(error).__name__])[0]
 
 
 def _condition(error: BaseException) -> str:

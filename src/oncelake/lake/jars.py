@@ -9,7 +9,6 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -22,7 +21,7 @@ _IVY_FILE = """<ivy-module version="2.0"><info organisation="oncelake" module="j
 </dependencies></ivy-module>
 """
 _IVY_DEPENDENCY = '<dependency org="{}" name="{}" rev="{}" transitive="false" conf="default->default"/>'
-_FETCH = "python -m oncelake.lake.jars"
+_FETCH = "python -m oncelake.lake.prepare"
 
 
 def cache_folder() -> Path:
@@ -78,10 +77,3 @@ def _ivy() -> Path:
     if not found:
         raise SparkUnavailable(problem="pyspark is not installed with its jars", next="pip install pyspark==4.2.0")
     return found[-1]
-
-
-if __name__ == "__main__":
-    try:
-        print("\n".join(delta_jars()))
-    except SparkUnavailable as error:
-        sys.exit(str(error))

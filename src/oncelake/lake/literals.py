@@ -26,13 +26,15 @@ def literal(value: Any) -> str:
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, int):
-        return str(value)
+        return int.__repr__(value)
     if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise TypeError(f"{value!r} cannot be part of a slice: it is no number")
         return f"{value:f}BD"
     if isinstance(value, float):
-        return f"CAST({text_literal(repr(value))} AS DOUBLE)"
+        return f"CAST({text_literal(float.__repr__(value))} AS DOUBLE)"
     if isinstance(value, datetime):
-        return f"TIMESTAMP'{instant_text(value)}'"
+        return f"TIMESTAMP'{instant_text(value)}'" if value.tzinfo else f"TIMESTAMP_NTZ'{value.isoformat()}'"
     if isinstance(value, date):
         return f"DATE'{value.isoformat()}'"
     if isinstance(value, str):
@@ -43,7 +45,7 @@ def literal(value: Any) -> str:
 def text_literal(text: str) -> str:
     """Text as a SQL literal. What a parser could take for anything but text goes in as bytes, which it cannot."""
     if _PLAIN.fullmatch(text) and "--" not in text:
-        return f"'{text}'"
+        return "'" + str.__str__(text) + "'"
     return f"CAST(X'{text.encode().hex().upper()}' AS STRING)"
 
 
@@ -70,6 +72,8 @@ def equal(column: str, share: Any) -> str:
     texts = [literal(value) for value in wanted if value is not None]
     parts = [f"{name} IN ({', '.join(texts)})"] if texts else []
     parts += [f"{name} IS NULL"] if None in wanted else []
+    if not parts:
+        return "FALSE"
     return parts[0] if len(parts) == 1 else "(" + " OR ".join(parts) + ")"
 
 

@@ -117,7 +117,7 @@ class TableLog:
         first = -1
         if self.checkpoint is not None:
             first = self.checkpoint.version
-            for add in read_checkpoint(self.storage, self.checkpoint, self.path).adds():
+            for add in read_checkpoint(self.storage, self.checkpoint, self.table, self.path).adds():
                 active[_file_key(add)] = add
         for version in (v for v in self.commits if v > first):
             entry = self.entry(version)
@@ -200,7 +200,7 @@ class Entry:
         if written is not None:
             written -= metrics.get("numCopiedRows", 0)
         else:
-            written = _records(self.actions("add"))
+            written = _added(self.actions("add"), metrics.get("numCopiedRows", 0))
         deleted = metrics.get("numDeletedRows")
         if deleted is None:
             deleted = _records(self.actions("remove"))
@@ -233,6 +233,11 @@ def find_log(table: str, path: str) -> TableLog | None:
         return _find(table, path)
 
 
+def being_created(path: str) -> bool:
+    """Whether a log has been begun at a path, though it may have no commit yet."""
+    return LOG in storage(path).names()
+
+
 def _find(table: str, path: str) -> TableLog | None:
     place = storage(path)
     names = place.names(LOG)
@@ -260,7 +265,7 @@ def _replay(
     first = 0
     if checkpoint is not None:
         first = checkpoint.version + 1
-        state = read_checkpoint(place, checkpoint, path)
+        state = read_checkpoint(place, checkpoint, table, path)
         markers = {a: Recorded(v, updated) for a, v, updated in state.markers()}
         metadata, protocol = state.metadata(), state.protocol()
     tail = [version for version in versions if version >= first]
@@ -288,9 +293,11 @@ def read_entry(place: Storage, table: str, path: str, version: int) -> Entry:
         content = place.read(name)
     except OSError as error:
         raise CorruptLog(table=table, path=_commit_path(path, version), problem=str(error)) from error
-    return Entry(
-        table, _commit_path(path, version), version, tuple(line for line in content.splitlines() if line.strip())
-    )
+    lines = tuple(line for line in content.splitlines() if line.strip())
+    # Not every line is parsed, but one that was cut off is seen.
+    if not lines or not all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines):
+        raise CorruptLog(table=table, path=_commit_path(path, version), problem="it is empty or cut off")
+    return Entry(table, _commit_path(path, version), version, lines)
 
 
 def _commit_path(path: str, version: int) -> str:
@@ -304,6 +311,13 @@ def _file_key(action: Mapping[str, Any]) -> tuple[str, str | None]:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) or (isinstance(value, str) and value.isdigit())
+
+
+def _added(adds: Iterator[dict[str, Any]], copied: int) -> int | None:
+    # A file with a deletion vector was there before, and so were the rows of files that change no data.
+    fresh = (add for add in adds if add.get("dataChange", True) and not add.get("deletionVector"))
+    records = _records(fresh)
+    return None if records is None else records - copied
 
 
 def _records(actions: Iterator[dict[str, Any]]) -> int | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oncelake.errors import SparkUnavailable
+from oncelake.lake.archive import archive_options
 from oncelake.lake.jars import cache_folder, delta_jars, java
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _DELTA = {
     "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }
+_JOINED = {"spark.driver.extraClassPath": os.pathsep, "spark.driver.extraJavaOptions": " "}
 
 
 def open_session(settings: Mapping[str, str]) -> SparkSession:
@@ -37,8 +39,13 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     master = settings.get("spark.master", os.environ.get("MASTER", "local[*]"))
-    wanted = {**_DELTA, **(_local() if master.startswith("local") else {}), **settings, "spark.master": master}
     java()
+    local = _local() if master.startswith("local") else {}
+    wanted = {**_DELTA, **local, **settings, "spark.master": master}
+    for key, separator in _JOINED.items():
+        # A user's own class path or JVM options come beside ours, not in their place.
+        if key in local and key in settings:
+            wanted[key] = f"{local[key]}{separator}{settings[key]}"
     builder = SparkSession.builder.appName("oncelake")
     for key, value in wanted.items():
         builder = builder.config(key, value)
@@ -80,7 +87,8 @@ def _local() -> dict[str, str]:
     """What Spark's defaults, made for clusters, cost on one machine with small data."""
     cores = str(os.cpu_count() or 2)
     return {
-        "spark.jars": ",".join(delta_jars()),
+        "spark.driver.extraClassPath": os.pathsep.join(delta_jars()),
+        "spark.driver.extraJavaOptions": " ".join([*_collector(), *archive_options()]),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
@@ -92,22 +100,30 @@ def _local() -> dict[str, str]:
     }
 
 
+def _collector() -> list[str]:
+    return ["-XX:+UseSerialGC"] if (os.cpu_count() or 2) <= 4 else []
+
+
 @contextmanager
 def _spark_log() -> Iterator[Path]:
-    """Give the JVM a file for what it says while it starts and runs; the terminal is for people.
+    """Give the JVM a file for what it says while it starts and runs; standard output is for documents.
 
-    The JVM inherits the process's standard error at its start, and pyspark offers no other way to choose it.
+    The JVM inherits the process's streams at its start, and pyspark offers no other way to choose them.
     """
     folder = cache_folder() / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f"spark-{os.getpid()}-", suffix=".log", dir=folder)
+    sys.stdout.flush()
     sys.stderr.flush()
-    terminal = os.dup(2)
-    os.dup2(handle, 2)
+    kept = {stream: os.dup(stream) for stream in (1, 2)}
+    for stream in kept:
+        os.dup2(handle, stream)
     try:
         yield Path(name)
     finally:
+        sys.stdout.flush()
         sys.stderr.flush()
-        os.dup2(terminal, 2)
-        os.close(terminal)
+        for stream, terminal in kept.items():
+            os.dup2(terminal, stream)
+            os.close(terminal)
         os.close(handle)

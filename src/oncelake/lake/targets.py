@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from oncelake.contracts import Writing
 from oncelake.errors import StrayRows, WrongColumns
 from oncelake.lake import verbs
-from oncelake.lake.conflicts import Meaning, first_line, meaning
+from oncelake.lake.conflicts import Appearing, Meaning, gist, meaning
 from oncelake.lake.frames import Look, columns
-from oncelake.lake.log import TableLog, find_log, read_log
+from oncelake.lake.log import TableLog, being_created, find_log
 from oncelake.points import reach
 
 if TYPE_CHECKING:
@@ -25,17 +25,23 @@ def look_at(writing: Writing) -> Look:
 
 def ready(frame: DataFrame, writing: Writing, layout: verbs.Layout) -> TableLog:
     """The target's log; the table is created if it is not there, and the frame's columns are compared if it is."""
-    log = find_log(writing.work.target, writing.path)
-    if log is None:
-        try:
-            verbs.create(frame, writing.path, layout)
-        except Exception as error:
-            # Another runner may have created it at the same moment: then it is there, and that is all we wanted.
-            if meaning(error) is not Meaning.CONFLICT:
-                raise
-        log = read_log(writing.work.target, writing.path)
-        reach("created")
+    log = find_log(writing.work.target, writing.path) or _created(frame, writing, layout)
     _fit(frame, log, writing)
+    return log
+
+
+def _created(frame: DataFrame, writing: Writing, layout: verbs.Layout) -> TableLog:
+    failure: Exception | None = None
+    try:
+        verbs.create(frame, writing.path, layout)
+    except Exception as error:  # noqa: BLE001  another runner may be creating it at this moment
+        failure = error
+    log = find_log(writing.work.target, writing.path)
+    if log is None and failure is not None and not being_created(writing.path):
+        raise failure
+    if log is None:
+        raise Appearing from failure
+    reach("created")
     return log
 
 
@@ -45,7 +51,7 @@ def replace(frame: DataFrame, writing: Writing, predicate: str, shown: tuple[str
         verbs.replace(frame, writing.path, predicate, writing.stamp)
     except Exception as error:
         if meaning(error) is Meaning.STRAY:
-            examples = _strays(frame, predicate, shown) or first_line(error)
+            examples = _strays(frame, predicate, shown) or gist(error)
             raise _about(StrayRows, writing, slice=str(writing.work.slice), examples=examples) from error
         raise
 
@@ -53,7 +59,7 @@ def replace(frame: DataFrame, writing: Writing, predicate: str, shown: tuple[str
 def refused(error: Exception, writing: Writing) -> Exception:
     """A write's exception in our words, where we have any."""
     if meaning(error) is Meaning.SCHEMA:
-        return _about(WrongColumns, writing, difference=first_line(error))
+        return _about(WrongColumns, writing, difference=gist(error))
     return error
 
 

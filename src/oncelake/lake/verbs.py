@@ -29,18 +29,14 @@ def table_at(session: SparkSession, path: str, version: int) -> DataFrame:
 def create(frame: DataFrame, path: str, layout: Layout) -> None:
     """Create the table a frame fits into, without its rows and without a marker: a commit that does no work.
 
-    A replace that creates its table checks nothing, so the table must be there before the first rows are.
+    A replace that creates its table checks nothing, so the table must be there before the first rows are. And it is
+    made by SQL: a writer would leave a data file before the log exists, and drop a clustering without a word.
     """
-    session, schema = frame.sparkSession, _nullable(frame.schema)
-    if layout.cluster_by:
-        # The writer drops a clustering without a word; only SQL creates a clustered table.
-        columns = ", ".join(identifier(column) for column in layout.cluster_by)
-        session.sql(
-            f"CREATE TABLE IF NOT EXISTS delta.{identifier(path)} ({schema.toDDL()}) USING delta CLUSTER BY ({columns})"
-        )
-        return
-    empty = session.createDataFrame([], schema)
-    empty.write.format("delta").mode("ignore").partitionBy(*layout.partition_by).save(path)
+    columns = _nullable(frame.schema).toDDL()
+    layouts = {"PARTITIONED BY": layout.partition_by, "CLUSTER BY": layout.cluster_by}
+    clauses = [f" {word} ({', '.join(map(identifier, names))})" for word, names in layouts.items() if names]
+    statement = f"CREATE TABLE IF NOT EXISTS delta.{identifier(path)} ({columns}) USING delta{''.join(clauses)}"
+    frame.sparkSession.sql(statement)
 
 
 def partitions_of(frame: DataFrame, columns: tuple[str, ...]) -> list[dict[str, str]]:

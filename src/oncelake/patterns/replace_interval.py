@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from oncelake.caller import declared_at
 from oncelake.contracts import Writing
+from oncelake.errors import BadDeclaration
 from oncelake.identity import Marker, Slice, marker
 from oncelake.intervals import Grid, Interval
 from oncelake.lake.frames import find_time
@@ -27,9 +29,11 @@ def replace_interval(
     cluster_by: Columns = None,
 ) -> ReplaceInterval:
     """Replace the rows whose `time` lies in the interval; an empty result clears it, a stray row is refused."""
-    time = checked_columns("time", time)[0]
+    columns = checked_columns("time", time)
+    if len(columns) != 1:
+        raise BadDeclaration(where=declared_at(), problem=f"replace_interval on {target} needs one column in time=")
     return ReplaceInterval(
-        checked_target(target), time, checked_share(within), checked_layout(partition_by, cluster_by)
+        checked_target(target), columns[0], checked_share(within), checked_layout(partition_by, cluster_by)
     )
 
 

@@ -1,0 +1,1 @@
+"""Figures anyone can measure again: `python -m bench`, or one of them: `python -m bench layer_tax`."""

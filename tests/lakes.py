@@ -1,0 +1,81 @@
+"""Small projects to test with, and the rows their tables hold, read without the code under test."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+DAYS = ("2024-03-14", "2024-03-15", "2024-03-16")
+WRITES = {
+    "replace_interval": 'once.replace_interval("silver.orders", time="ordered_at")',
+    "replace_interval, partitioned": 'once.replace_interval("silver.orders", time="day", partition_by="day")',
+    "replace_partitions": 'once.replace_partitions("silver.orders", by="day")',
+    "overwrite": 'once.overwrite("silver.orders")',
+    "append": 'once.append("silver.orders")',
+}
+PIPELINE = """
+import oncelake as once
+from pyspark.sql import functions as F
+
+
+@once.pipeline(
+    every="day", start="2024-03-14",
+    reads=once.files("landing/{{start:%Y-%m-%d}}/*.json", schema="id long, amount double, at string"{missing}),
+    writes={writes},
+)
+def orders(files):
+    at = F.to_timestamp("at")
+    return files.select("id", "amount", at.alias("ordered_at"), F.to_date(at).alias("day"))
+"""
+
+
+def orders_of(day: str, count: int = 3) -> list[dict]:
+    number = DAYS.index(day) * 100 if day in DAYS else 0
+    return [{"id": number + i, "amount": i * 1.5, "at": f"{day}T{i + 6:02}:30:00Z"} for i in range(count)]
+
+
+def land(root: Path, day: str, orders: list[dict]) -> None:
+    folder = root / "landing" / day
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "orders.json").write_text("".join(json.dumps(order) + "\n" for order in orders))
+
+
+def make_project(root: Path, pipelines: str, settings: str = "lake: lake\npipelines: pipelines.py\n") -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "oncelake.yaml").write_text(settings)
+    (root / "pipelines.py").write_text(pipelines)
+    return root
+
+
+def orders_project(root: Path, writes: str, missing: str = "") -> Path:
+    """Three days of orders, written to silver.orders by one of the patterns."""
+    make_project(root, PIPELINE.format(writes=writes, missing=missing))
+    for day in DAYS:
+        land(root, day, orders_of(day))
+    return root
+
+
+def rows(root: Path, table: str = "silver.orders") -> Counter:
+    """The rows of a table, as any Delta reader sees them."""
+    path = root / "lake" / Path(*table.split("."))
+    found = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    return Counter(tuple(sorted((key, str(value)) for key, value in row.items())) for row in found)
+
+
+def ids(root: Path, table: str = "silver.orders") -> list[int]:
+    """The ids in a table, sorted."""
+    path = root / "lake" / Path(*table.split("."))
+    return sorted(row["id"] for row in DeltaTable(str(path)).to_pyarrow_table(columns=["id"]).to_pylist())
+
+
+def expected_ids(writes: str, days: tuple[str, ...] = DAYS) -> list[int]:
+    """What one clean run leaves: every day's orders; of a reload, the last day's."""
+    kept = days[-1:] if writes.startswith("once.overwrite") else days
+    return sorted(order["id"] for day in kept for order in orders_of(day))
+
+
+def commits(root: Path, table: str = "silver.orders") -> int:
+    """How many commits of a table carry a marker of ours."""
+    log = root / "lake" / Path(*table.split(".")) / "_delta_log"
+    return sum('{"txn"' in file.read_text() for file in log.glob("*.json"))

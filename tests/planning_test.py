@@ -1,0 +1,453 @@
+"""Plans are pure: declarations, what the logs say and a request go in."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pytest
+
+from oncelake.errors import BadRange, UnknownPipeline
+from oncelake.graph import ordered
+from oncelake.identity import Whole, app_id, parse_app_id
+from oncelake.intervals import Interval, instant_text, merge
+from oncelake.patterns import append, overwrite, replace_interval
+from oncelake.pipelines import Schedule, build
+from oncelake.planning import Known, make_plan
+from oncelake.sources import table
+from oncelake.work import Commit, Request, Rows
+
+NOW = datetime(2024, 1, 5, 6, 30, tzinfo=UTC)
+DAYS = ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
+
+
+@dataclass
+class MemoryLog:
+    """A target's log in memory: markers by app id, and the commits that are still known."""
+
+    markers: dict = field(default_factory=dict)
+    commits: dict = field(default_factory=dict)
+
+    @property
+    def version(self):
+        return len(self.markers)
+
+    def done(self, marker):
+        return self.markers.get(marker.app_id, 0) >= marker.version
+
+    def recorded(self, marked):
+        return self.markers.get(marked)
+
+    def commit(self, marked):
+        return self.commits.get(marked)
+
+    def done_intervals(self, pipeline, target):
+        parsed = (parse_app_id(marked) for marked in self.markers)
+        return merge(found[2] for found in parsed if found[:2] == (pipeline, target) and isinstance(found[2], Interval))
+
+    def add(self, marker, pins=None):
+        self.markers[marker.app_id] = marker.version
+        facts = {} if pins is None else {"pins": pins}
+        self.commits[marker.app_id] = Commit(len(self.markers), NOW, Rows(), facts)
+        return self
+
+
+def a_pipeline(name, reads, writes, every="day", start="2024-01-01", zone="UTC"):
+    return build(lambda frame: frame, reads, writes, Schedule(every, start, zone), name=name, where=f"{name}.py:1")
+
+
+def daily(name="orders", reads=None, writes=None, **schedule):
+    reads, writes = reads or table("bronze"), writes or replace_interval("silver", time="day")
+    return a_pipeline(name, reads, writes, **schedule)
+
+
+def whole(name="gold", reads="silver", writes="gold"):
+    return a_pipeline(name, table(reads), overwrite(writes), every=None, start=None)
+
+
+def day(text, pipeline=None):
+    grid = (pipeline or daily()).grid
+    return grid.cell(grid.parse(text))
+
+
+def done(pipeline, *cells, generation=1, log=None):
+    """A log in which the pipeline's only target has these cells."""
+    log = log or MemoryLog()
+    (pattern,) = pipeline.writes
+    for cell in cells:
+        log.add(pattern.marker(pipeline.name, cell, generation))
+    return log
+
+
+def plan_of(*pipelines, logs=None, pins=None, names=(), now=NOW, **asked):
+    return make_plan(ordered(pipelines), Known(logs or {}, pins or {}), Request(now, tuple(names), **asked))
+
+
+def actions(plan):
+    return [(item.work.pipeline, item.action) for item in plan.items]
+
+
+def starts(plan, action="run"):
+    return [instant_text(i.work.interval.start)[:10] for i in plan.items if i.action == action]
+
+
+def refused(*pipelines, **asked):
+    with pytest.raises(BadRange) as caught:
+        plan_of(*pipelines, **asked)
+    assert caught.value.code == "bad_range"
+    assert caught.value.exit_code == 2
+    return caught.value.facts
+
+
+# What a request covers
+
+
+def test_everything_due_is_every_interval_that_is_over_oldest_first():
+    plan = plan_of(daily())
+    assert starts(plan) == DAYS
+    assert [(scope.intervals, str(scope.span)) for scope in plan.scopes] == [(4, "[2024-01-01, 2024-01-05)")]
+    assert len(plan.to_do) == 4
+
+
+def test_an_interval_is_due_the_moment_it_is_over():
+    assert starts(plan_of(daily(), now=datetime(2024, 1, 5, tzinfo=UTC))) == DAYS
+    assert starts(plan_of(daily(), now=datetime(2024, 1, 4, 23, 59, 59, tzinfo=UTC))) == DAYS[:3]
+
+
+def test_nothing_is_due_before_the_first_interval_is_over():
+    plan = plan_of(daily(start="2024-02-01"))
+    assert (plan.items, plan.scopes[0].span, plan.scopes[0].intervals) == ((), None, 0)
+
+
+def test_a_date_is_its_interval():
+    assert starts(plan_of(daily(), date="2024-01-03")) == ["2024-01-03"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"start": "2024-01-02", "end": "2024-01-04"}, DAYS[1:3]),
+        ({"start": "2024-01-03"}, DAYS[2:]),
+        ({"end": "2024-01-03"}, DAYS[:2]),
+        ({"start": "2024-01-01", "end": "2024-01-05"}, DAYS),
+    ],
+)
+def test_the_end_of_a_range_is_exclusive(asked, expected):
+    plan = plan_of(daily(), **asked)
+    assert starts(plan) == expected
+    assert plan.scopes[0].intervals == len(expected)
+
+
+def test_the_part_of_a_range_that_is_not_over_is_left_out_with_a_note():
+    plan = plan_of(daily(), start="2024-01-03", end="2024-01-10")
+    assert starts(plan) == DAYS[2:]
+    assert len(plan.notes) == 1
+
+
+def test_a_bare_date_on_a_grid_of_hours_is_all_its_hours():
+    plan = plan_of(daily(every="hour", writes=append("silver")), date="2024-01-03")
+    assert len(plan.items) == 24
+    assert str(plan.scopes[0].span) == "[2024-01-03, 2024-01-04)"
+
+
+def test_a_date_with_a_time_on_a_grid_of_hours_is_one_hour():
+    (item,) = plan_of(daily(every="hour", writes=append("silver")), date="2024-01-03T06:00").items
+    assert str(item.work.slice) == "[2024-01-03T06:00, 2024-01-03T07:00)"
+
+
+@pytest.mark.parametrize(("date", "hours"), [("2024-03-31", 23), ("2024-10-27", 25), ("2024-07-01", 24)])
+def test_a_bare_date_has_the_hours_of_its_day(date, hours):
+    hourly = daily(every="hour", writes=append("silver"), zone="Europe/Berlin")
+    assert len(plan_of(hourly, date=date, now=datetime(2025, 1, 1, tzinfo=UTC)).items) == hours
+
+
+def test_a_date_is_one_of_the_pipelines_own_zone():
+    (item,) = plan_of(daily(zone="Europe/Berlin"), date="2024-01-03").items
+    assert item.work.slice.start == datetime(2024, 1, 2, 23, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("every", "asked"),
+    [
+        ("day", {"date": "2024-01-03T06:00"}),
+        ("day", {"start": "2024-01-03T00:00:01"}),
+        ("day", {"end": "2024-01-03T12:00"}),
+        ("week", {"date": "2024-01-03"}),
+        ("month", {"start": "2024-01-02"}),
+        ("hour", {"date": "2024-01-03T06:30"}),
+        ("day", {"date": "2024-01-03T00:00+01:00"}),
+    ],
+)
+def test_a_time_off_the_grid_is_refused(every, asked):
+    refused(daily(every=every, writes=overwrite("silver")), **asked)
+
+
+@pytest.mark.parametrize("text", ["", "tomorrow", "2024-02-30", "03/01/2024", "2024-1-3", "20240101T"])
+@pytest.mark.parametrize("option", ["date", "start", "end"])
+def test_what_is_no_date_is_refused(option, text):
+    refused(daily(), **{option: text})
+
+
+@pytest.mark.parametrize(("zone", "date"), [("Europe/Berlin", "0001-01-01"), ("UTC", "9999-12-31")])
+def test_a_date_at_the_end_of_the_calendar_is_refused(zone, date):
+    refused(daily(zone=zone), date=date)
+
+
+@pytest.mark.parametrize("end", ["2024-01-03", "2024-01-02", "2023-01-01"])
+def test_a_range_that_ends_before_it_starts_is_refused(end):
+    refused(daily(), start="2024-01-03", end=end)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"date": "2023-12-31"}, {"start": "2023-12-31"}, {"start": "2023-01-01", "end": DAYS[2]}]
+)
+def test_what_lies_before_the_start_is_refused(asked):
+    assert "2024-01-01" in refused(daily(), **asked)["next"]
+
+
+@pytest.mark.parametrize(
+    "asked", [{"date": "2024-01-05"}, {"date": "2030-01-01"}, {"start": "2024-01-05", "end": "2024-01-06"}]
+)
+def test_what_is_not_over_yet_is_refused(asked):
+    refused(daily(), **asked)
+
+
+@pytest.mark.parametrize("asked", [{"start": "2030-01-01"}, {"end": "2023-01-01"}])
+def test_a_half_open_range_that_holds_nothing_is_refused(asked):
+    refused(daily(), **asked)
+
+
+# Names
+
+
+def test_only_the_named_pipelines_are_planned_upstream_first():
+    pipelines = [whole("a", "silver", "x"), daily(), daily("other", writes=append("y"))]
+    plan = plan_of(*pipelines, names=["a", "orders"], date="2024-01-03")
+    assert actions(plan) == [("orders", "run"), ("a", "run")]
+
+
+def test_an_unknown_pipeline_is_refused_with_a_guess():
+    with pytest.raises(UnknownPipeline) as caught:
+        plan_of(daily(), whole(), names=["order"])
+    assert caught.value.code == "unknown_pipeline"
+    assert (caught.value.facts["name"], caught.value.facts["known"]) == ("order", "orders, gold")
+    assert "'orders'" in caught.value.facts["guess"]
+
+
+def test_an_unknown_pipeline_like_no_other_is_refused_without_a_guess():
+    with pytest.raises(UnknownPipeline) as caught:
+        plan_of(daily(), names=["zzz"])
+    assert caught.value.facts["guess"] == ""
+
+
+# What is done
+
+
+def test_what_is_done_is_skipped():
+    orders = daily()
+    plan = plan_of(orders, logs={"silver": done(orders, day(DAYS[0]), day(DAYS[2]))})
+    assert starts(plan, "skip") == [DAYS[0], DAYS[2]]
+    assert starts(plan) == [DAYS[1], DAYS[3]]
+
+
+def test_an_older_interval_is_not_done_because_a_newer_one_is():
+    orders = daily()
+    assert starts(plan_of(orders, logs={"silver": done(orders, day(DAYS[3]))})) == DAYS[:3]
+
+
+def test_a_range_that_is_done_covers_its_cells():
+    orders = daily()
+    covering = Interval(day(DAYS[0]).start, day(DAYS[2]).end)
+    plan = plan_of(orders, logs={"silver": done(orders, covering)})
+    assert starts(plan, "skip") == DAYS[:3]
+    assert starts(plan) == DAYS[3:]
+    assert {item.work.generation for item in plan.items} == {1}
+
+
+def test_a_cell_that_a_range_covers_in_part_is_not_done():
+    orders = daily()
+    part = Interval(day(DAYS[0]).start, datetime(2024, 1, 2, 12, tzinfo=UTC))
+    assert starts(plan_of(orders, logs={"silver": done(orders, part)})) == DAYS[1:]
+
+
+def test_a_cell_is_done_by_the_smaller_ones_in_it():
+    orders = daily()
+    halves = [
+        Interval(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, 12, tzinfo=UTC)),
+        Interval(datetime(2024, 1, 1, 12, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)),
+    ]
+    assert starts(plan_of(orders, logs={"silver": done(orders, *halves)}), "skip") == DAYS[:1]
+
+
+def test_what_another_pipeline_did_to_the_table_is_not_ours():
+    orders = daily()
+    log = done(daily("others", writes=append("silver")), *(day(text) for text in DAYS))
+    assert starts(plan_of(orders, logs={"silver": log})) == DAYS
+
+
+def test_a_restated_interval_is_done_in_its_generation():
+    orders = daily()
+    (item,) = plan_of(orders, logs={"silver": done(orders, day(DAYS[1]), generation=3)}, date=DAYS[1]).items
+    assert (item.action, item.work.generation) == ("skip", 3)
+
+
+def test_a_work_is_planned_per_target_and_only_what_is_missing_of_it_runs():
+    two = daily(writes=[append("one"), append("two")])
+    one_done = MemoryLog().add(two.writes[0].marker("orders", day(DAYS[1]), 1))
+    plan = plan_of(two, logs={"one": one_done}, date=DAYS[1])
+    assert [(item.work.target, item.action) for item in plan.items] == [("one", "skip"), ("two", "run")]
+
+
+def test_planning_changes_nothing_and_gives_the_same_plan_twice():
+    orders = daily()
+    log = done(orders, day(DAYS[0]))
+    before = dict(log.markers)
+    assert plan_of(orders, logs={"silver": log}) == plan_of(orders, logs={"silver": log})
+    assert log.markers == before
+
+
+# Reloads with intervals
+
+
+def test_an_older_reload_counts_as_done_when_a_newer_one_is_in_place():
+    reload = daily(writes=overwrite("silver"))
+    plan = plan_of(reload, logs={"silver": done(reload, day(DAYS[2]), generation=2)})
+    assert [(item.action, item.work.generation) for item in plan.items] == [
+        ("skip", 1),
+        ("skip", 1),
+        ("skip", 2),
+        ("run", 1),
+    ]
+
+
+# Pipelines without intervals
+
+
+def test_a_whole_that_was_never_done_runs():
+    plan = plan_of(whole(), pins={"gold": {"frame": {"version": 3}}})
+    assert actions(plan) == [("gold", "run")]
+    assert (plan.items[0].work.slice, plan.items[0].work.generation) == (Whole(), 1)
+    assert plan.scopes[0].intervals == 1
+
+
+def test_a_whole_whose_inputs_are_unchanged_is_skipped():
+    gold, pins = whole(), {"frame": {"version": 3}}
+    log = MemoryLog().add(gold.writes[0].marker("gold", Whole(), 2), pins)
+    (item,) = plan_of(gold, logs={"gold": log}, pins={"gold": pins}).items
+    assert (item.action, item.work.generation) == ("skip", 2)
+
+
+def test_a_whole_whose_inputs_changed_runs_as_the_next_generation():
+    gold = whole()
+    log = MemoryLog().add(gold.writes[0].marker("gold", Whole(), 2), {"frame": {"version": 3}})
+    (item,) = plan_of(gold, logs={"gold": log}, pins={"gold": {"frame": {"version": 4}}}).items
+    assert (item.action, item.work.generation) == ("run", 3)
+    assert item.work.marker == gold.writes[0].marker("gold", Whole(), 3)
+
+
+@pytest.mark.parametrize("pins", [{"frame": {"version": 3}}, None])
+def test_a_whole_whose_facts_are_gone_runs_again(pins):
+    gold = whole()
+    log = MemoryLog({app_id("gold", "gold", Whole()): 2})
+    (item,) = plan_of(gold, logs={"gold": log}, pins={"gold": pins}).items
+    assert (item.action, item.work.generation) == ("run", 3)
+
+
+def test_a_whole_whose_inputs_cannot_be_pinned_runs_and_will_say_why():
+    gold = whole()
+    log = MemoryLog().add(gold.writes[0].marker("gold", Whole(), 1), {"frame": {"version": 3}})
+    assert actions(plan_of(gold, logs={"gold": log}, pins={"gold": None})) == [("gold", "run")]
+
+
+def test_a_whole_runs_again_when_what_it_reads_is_written_in_the_same_plan():
+    orders, gold, pins = daily(), whole(), {"frame": {"version": 3}}
+    logs = {
+        "silver": done(orders, *(day(text) for text in DAYS[:3])),
+        "gold": MemoryLog().add(gold.writes[0].marker("gold", Whole(), 1), pins),
+    }
+    plan = plan_of(orders, gold, logs=logs, pins={"gold": pins})
+    assert (plan.items[-1].work.pipeline, plan.items[-1].action) == ("gold", "run")
+
+
+# Waiting for upstream
+
+
+def downstream(name="report", reads="silver", writes="report", **schedule):
+    return daily(name, table(reads, time="day"), replace_interval(writes, time="day"), **schedule)
+
+
+def test_what_upstream_has_not_done_and_will_not_do_is_waited_for():
+    plan = plan_of(daily(), downstream(), names=["report"], date=DAYS[1])
+    assert actions(plan) == [("report", "wait")]
+    assert len(plan.to_do) == 1
+
+
+def test_what_upstream_has_done_is_not_waited_for():
+    orders = daily()
+    plan = plan_of(orders, downstream(), logs={"silver": done(orders, day(DAYS[1]))}, names=["report"])
+    assert starts(plan) == [DAYS[1]]
+    assert starts(plan, "wait") == [DAYS[0], *DAYS[2:]]
+
+
+def test_what_upstream_will_do_in_the_same_plan_is_not_waited_for():
+    plan = plan_of(daily(), downstream(), date=DAYS[1])
+    assert actions(plan) == [("orders", "run"), ("report", "run")]
+
+
+def test_what_lies_before_upstreams_start_is_not_waited_for():
+    plan = plan_of(daily(start=DAYS[2]), downstream(), names=["report"])
+    assert starts(plan) == DAYS[:2]
+    assert starts(plan, "wait") == DAYS[2:]
+
+
+def test_a_month_waits_for_all_its_days():
+    orders = daily()
+    monthly = downstream(every="month")
+    cells = list(orders.grid.cells(day("2024-01-01").start, day("2024-02-01").start))
+    for ready, action in ((cells[:-1], "wait"), (cells, "run")):
+        logs = {"silver": done(orders, *ready)}
+        plan = plan_of(
+            orders, monthly, logs=logs, names=["report"], date="2024-01-01", now=datetime(2024, 3, 1, tzinfo=UTC)
+        )
+        assert actions(plan) == [("report", action)]
+
+
+def test_a_table_that_is_read_whole_is_not_waited_for():
+    plan = plan_of(daily(), daily("report", table("silver"), append("report")), names=["report"], date=DAYS[1])
+    assert actions(plan) == [("report", "run")]
+
+
+def test_what_is_done_does_not_wait():
+    report = downstream()
+    plan = plan_of(daily(), report, logs={"report": done(report, day(DAYS[1]))}, names=["report"], date=DAYS[1])
+    assert actions(plan) == [("report", "skip")]
+
+
+def test_an_upstream_that_reloads_is_not_waited_for_once_it_has():
+    reload = daily(writes=overwrite("silver"))
+    plan = plan_of(reload, downstream(), logs={"silver": done(reload, day(DAYS[1]))}, names=["report"], date=DAYS[1])
+    assert actions(plan) == [("report", "run")]
+
+
+def test_what_waits_makes_those_wait_that_read_it():
+    pipelines = [daily(), downstream("middle", "silver", "m"), downstream("last", "m", "l")]
+    plan = plan_of(*pipelines, names=["middle", "last"], date=DAYS[1])
+    assert actions(plan) == [("middle", "wait"), ("last", "wait")]
+
+
+# Documents
+
+
+def test_a_plan_is_one_document():
+    orders = daily()
+    document = plan_of(orders, logs={"silver": done(orders, day(DAYS[0]))}, end=DAYS[2]).document()
+    assert document["pipelines"] == [{"pipeline": "orders", "range": "[2024-01-01, 2024-01-03)", "intervals": 2}]
+    assert document["to_do"] == 1
+    assert document["works"][1] == {
+        "pipeline": "orders",
+        "target": "silver",
+        "slice": "[2024-01-02, 2024-01-03)",
+        "start": "2024-01-02T00:00:00Z",
+        "end": "2024-01-03T00:00:00Z",
+        "generation": 1,
+        "action": "run",
+        "why": document["works"][1]["why"],
+    }
