@@ -53,7 +53,7 @@ def main() -> None:
         true,
         [
             ("killed and retried", naive_retry, once_retry),
-            ("older week later, by two at once", "not tried", shown(once_at_once)),
+            ("older week, by two at once", "not tried", shown(once_at_once)),
             ("everything again, twice", "not tried", shown(once_again)),
         ],
     )
@@ -80,8 +80,8 @@ def set_up() -> Counter[Row]:
 def append_killed_and_retried(true: Counter[Row]) -> str:
     """The job that appends, killed when the commit of its last day has landed, and retried."""
     heading("Act 1. A job that appends, and a retry")
-    say("naive.py does one day after another. When the last day's commit has landed, and before the job can say so,")
-    say("it is killed with SIGKILL. The orchestrator sees a dead process and tries the day again.")
+    say("naive.py does day after day. The last day's commit lands; before the job can say so, SIGKILL.")
+    say("The orchestrator sees a dead process and tries the day again.")
     last_commit = NAIVE / "_delta_log" / f"{len(DAYS) - 1:020}.json"
     reported: set[str] = set()
 
@@ -193,11 +193,11 @@ def show_what_is_left() -> None:
     here = Path.cwd()
     say(f"  {os.path.relpath(DEMO / 'totals.svg', here):<59} # the two tables as a picture")
     commands = (
-        ("oncelake status", f"{len(DAYS)} days done, nothing has landed since"),
+        ("oncelake status", f"{len(DAYS)} days done, no more landed"),
         ("oncelake history silver.flights", "who wrote what, a commit a day"),
         (f"oncelake plan --from {FIRST} --to {END}", "what a run would do"),
         (f"oncelake run --from {FIRST} --to {END}", "once more"),
-        (f"rm -r lake; oncelake run --from {FIRST} --to {END}", "from nothing; interrupt it where you like"),
+        (f"rm -r lake; oncelake run --from {FIRST} --to {END}", "from nothing; interrupt it"),
     )
     say(f"  source {shlex.quote(os.path.relpath(Path(sys.prefix, 'bin', 'activate'), here))}")
     say(f"  cd {shlex.quote(os.path.relpath(PROJECT, here))}")

@@ -293,9 +293,9 @@ def read_entry(place: Storage, table: str, path: str, version: int) -> Entry:
         content = place.read(name)
     except OSError as error:
         raise CorruptLog(table=table, path=_commit_path(path, version), problem=str(error)) from error
-    lines = tuple(line for line in content.splitlines() if line.strip())
+    lines = tuple(line for each in content.splitlines() if (line := each.strip()))
     # Not every line is parsed, but one that was cut off is seen.
-    if not lines or not all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines):
+    if not lines or not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
         raise CorruptLog(table=table, path=_commit_path(path, version), problem="it is empty or cut off")
     return Entry(table, _commit_path(path, version), version, lines)
 

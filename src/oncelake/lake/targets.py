@@ -26,6 +26,8 @@ def look_at(writing: Writing) -> Look:
 def ready(frame: DataFrame, writing: Writing, layout: verbs.Layout) -> TableLog:
     """The target's log; the table is created if it is not there, and the frame's columns are compared if it is."""
     log = find_log(writing.work.target, writing.path) or _created(frame, writing, layout)
+    if layout.cluster_by and log.version == 0:
+        verbs.cluster(frame.sparkSession, writing.path, layout)
     _fit(frame, log, writing)
     return log
 

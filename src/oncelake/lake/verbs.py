@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oncelake.contracts import Stamp
+from oncelake.lake.address import is_local, local_path
 from oncelake.lake.literals import identifier, typed_literal
 
 if TYPE_CHECKING:
@@ -29,14 +30,35 @@ def table_at(session: SparkSession, path: str, version: int) -> DataFrame:
 def create(frame: DataFrame, path: str, layout: Layout) -> None:
     """Create the table a frame fits into, without its rows and without a marker: a commit that does no work.
 
-    A replace that creates its table checks nothing, so the table must be there before the first rows are. And it is
-    made by SQL: a writer would leave a data file before the log exists, and drop a clustering without a word.
+    A replace that creates its table checks nothing, so the table must be there before the first rows are. delta-rs
+    does it in one atomic file. Spark would leave a begun log or a data file behind when it is killed on the way, and
+    then refuse to create the table at all: it is asked only for types that delta-rs does not know.
     """
-    columns = _nullable(frame.schema).toDDL()
-    layouts = {"PARTITIONED BY": layout.partition_by, "CLUSTER BY": layout.cluster_by}
-    clauses = [f" {word} ({', '.join(map(identifier, names))})" for word, names in layouts.items() if names]
-    statement = f"CREATE TABLE IF NOT EXISTS delta.{identifier(path)} ({columns}) USING delta{''.join(clauses)}"
-    frame.sparkSession.sql(statement)
+    schema = _nullable(frame.schema)
+    try:
+        _create_without_jvm(path, schema, layout)
+    except Exception:  # noqa: BLE001  a type or a store it does not know
+        by = f" PARTITIONED BY ({_names(layout.partition_by)})" if layout.partition_by else ""
+        statement = f"CREATE TABLE IF NOT EXISTS delta.{identifier(path)} ({schema.toDDL()}) USING delta{by}"
+        frame.sparkSession.sql(statement)
+
+
+def cluster(session: SparkSession, path: str, layout: Layout) -> None:
+    """Cluster a table that has no rows yet, in a commit that does no work."""
+    session.sql(f"ALTER TABLE delta.{identifier(path)} CLUSTER BY ({_names(layout.cluster_by)})")
+
+
+def _create_without_jvm(path: str, schema: StructType, layout: Layout) -> None:
+    from deltalake import DeltaTable, Schema
+
+    place = str(local_path(path)) if is_local(path) else path
+    DeltaTable.create(
+        place, schema=Schema.from_json(schema.json()), partition_by=list(layout.partition_by), mode="ignore"
+    )
+
+
+def _names(columns: tuple[str, ...]) -> str:
+    return ", ".join(identifier(column) for column in columns)
 
 
 def partitions_of(frame: DataFrame, columns: tuple[str, ...]) -> list[dict[str, str]]:
