@@ -22,7 +22,7 @@ from oncelake.intervals import Grid, Interval
 from oncelake.lake.address import Address
 from oncelake.lake.conflicts import Meaning, gist, meaning
 from oncelake.lake.lock import Busy, table_lock
-from oncelake.lake.session import in_zone
+from oncelake.lake.session import cancel, in_zone
 from oncelake.lake.targets import refused
 from oncelake.pipelines import Pipeline
 from oncelake.points import reach
@@ -183,9 +183,14 @@ def _try_once(pipeline: Pipeline, works: list[Work], finished: dict[str, Outcome
         if not left:
             return
         pins = _recorded_pins(finished, ring) or pins
-        frames = _frames(pipeline, works[0].slice, pins, ring)
-        for work in left:
-            finished[work.target] = _write(pipeline, work, frames[work.target], pins, ring)
+        try:
+            frames = _frames(pipeline, works[0].slice, pins, ring)
+            for work in left:
+                finished[work.target] = _write(pipeline, work, frames[work.target], pins, ring)
+        except KeyboardInterrupt:
+            # While the lock is still held: nobody else should begin before Spark has stopped.
+            cancel(ring.session())
+            raise
 
 
 def _claim(works: list[Work], held: ExitStack, ring: Ring) -> None:

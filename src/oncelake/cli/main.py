@@ -78,6 +78,15 @@ def _checked(span: dict[str, str | None]) -> dict[str, Any]:
     return span
 
 
+def _log_to_people() -> None:
+    """Show warnings of the user's own code, but not the stack that py4j logs for every Ctrl-C."""
+    import logging
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(lambda record: "py4j" not in record.pathname)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+
+
 @cli.command()
 @click.argument("folder", metavar="DIR")
 def init(folder: str) -> None:
@@ -96,6 +105,7 @@ def init(folder: str) -> None:
 @_project_options
 def run(project: once.Project, shown: output.Output, names: tuple[str, ...], **span: str | None) -> int:
     """Do everything due (or the range), upstream first; what is done already is skipped."""
+    _log_to_people()
     with shown.progress() as progress:
         report = project.run(*names, **_checked(span), watcher=progress)
     return shown.report(report)

@@ -69,7 +69,8 @@ class Output:
         """What came of a run."""
         counts = Counter(outcome.outcome for outcome in report.works)
         parts = [f"{count:,} {outcome.replace('_', ' ')}" for outcome, count in counts.items()]
-        self.say(f"{report.outcome}: {', '.join(parts) or 'nothing is due'}")
+        nothing = "nothing was committed" if report.outcome == "interrupted" else "nothing is due"
+        self.say(f"{report.outcome}: {', '.join(parts) or nothing}")
         if report.outcome == "interrupted":
             self.say("  what is committed stays; `oncelake run` goes on with the rest")
         self.document(report.document())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +51,7 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName("oncelake")
     for key, value in wanted.items():
         builder = builder.config(key, value)
-    with _spark_log() as log:
+    with _spark_log() as log, _own_interrupts():
         try:
             session = builder.getOrCreate()
         except Exception as error:
@@ -58,6 +60,12 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
     import delta.tables  # noqa: F401  its import makes Delta's conflicts known to Python by class
 
     return session
+
+
+def cancel(session: SparkSession) -> None:
+    """Stop what the session is doing, as far as it still can be stopped."""
+    with suppress(Exception):
+        session.interruptAll()
 
 
 def in_zone(session: SparkSession, zone: str) -> SparkSession:
@@ -102,6 +110,15 @@ def _local() -> dict[str, str]:
 
 def _collector() -> list[str]:
     return ["-XX:+UseSerialGC"] if (os.cpu_count() or 2) <= 4 else []
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep the process's own way with Ctrl-C: pyspark's would call the JVM in the middle of another call to it."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
