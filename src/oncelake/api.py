@@ -79,7 +79,9 @@ class Project:
         watcher: Watcher | None = None,
     ) -> Report:
         """Do what is due (or the date, or the range) and is not done. Works that fail are reported, not raised."""
-        plan = self.plan(*names, date=date, start=start, end=end, now=now)
+        request = Request(now or datetime.now(UTC), names, _text(date), _text(start), _text(end))
+        known = self._known(names)
+        plan = make_plan(self.pipelines, known, request)
         watcher = watcher or Silent()
         if self.address.one_driver_only and plan.to_do:
             watcher.warn(f"{self.address.lake}: Delta's log store for S3 keeps only one driver safe; run one at a time")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelake.caller import shown
 from oncelake.code import code_fingerprint
-from oncelake.contracts import Ledger, Pattern, Reading, Stamp, Watcher, Writing
+from oncelake.contracts import Ledger, Log, Pattern, Reading, Stamp, Watcher, Writing
 from oncelake.errors import Blocked, FunctionFailed, Lost, NoFrame, OncelakeError, WriteFailed
 from oncelake.identity import Slice
 from oncelake.intervals import Grid, Interval
@@ -45,6 +45,7 @@ class Ring:
     ledger: Ledger
     watcher: Watcher
     patience: float
+    logs: Mapping[str, Log | None] = field(default_factory=dict)
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
 
@@ -89,7 +90,7 @@ def _carry_out(
     ring: Ring,
 ) -> list[Outcome]:
     works = [item.work for item in items]
-    done = [skipped(work, ring.address) for work in works]
+    done = [_skipped(item, ring) for item in items]
     if all(done):
         return [_told(outcome, ring) for outcome in done if outcome]
     if blocked := _blocked(pipeline, items, earlier, pipelines):
@@ -106,6 +107,14 @@ def _carry_out(
 def _told(outcome: Outcome, ring: Ring) -> Outcome:
     ring.watcher.ended(outcome)
     return outcome
+
+
+def _skipped(item: Planned, ring: Ring) -> Outcome | None:
+    """The outcome of a work that is done: as the plan found it, or as somebody else did it since."""
+    log = ring.logs.get(item.work.target)
+    if item.action == "skip" and log is not None:
+        return _done(item.work, Settled(done=True, commit=log.commit(item.work.marker.app_id)))
+    return skipped(item.work, ring.address)
 
 
 def skipped(work: Work, address: Address) -> Outcome | None:
@@ -158,7 +167,7 @@ def attempt(pipeline: Pipeline, works: Sequence[Work], ring: Ring) -> list[Outco
                 lost = Lost(target=works[0].target, holder=str(conflict), pipeline=pipeline.name)
                 _fail(works, finished, lost, ring, begun)
             else:
-                time.sleep(FIRST_PAUSE * 2**number * random.uniform(0.5, 1.5))  # noqa: S311  jitter, not a secret
+                pause(number)
         except OncelakeError as error:
             _fail(works, finished, error, ring, begun)
             break
@@ -171,10 +180,15 @@ def attempt(pipeline: Pipeline, works: Sequence[Work], ring: Ring) -> list[Outco
     return [replace(finished[work.target], seconds=seconds) for work in works]
 
 
+def pause(number: int) -> None:
+    """Wait before trying again, longer each time, and not in step with whoever else is waiting."""
+    time.sleep(FIRST_PAUSE * 2**number * random.uniform(0.5, 1.5))  # noqa: S311  jitter, not a secret
+
+
 def _try_once(pipeline: Pipeline, works: list[Work], finished: dict[str, Outcome], ring: Ring) -> None:
     pins = _pins(pipeline, works[0].slice, ring)
     # Before the lock: it notes the JVMs there are when it is taken, and one it does not know of outlives a kill unseen.
-    ring.session()
+    session = ring.session() if pipeline.grid is None else in_zone(ring.session(), pipeline.grid.zone)
     with ExitStack() as held:
         _claim(works, held, ring)
         settled = {work.target: settle(work, ring.address.table(work.target), None) for work in works}
@@ -184,12 +198,12 @@ def _try_once(pipeline: Pipeline, works: list[Work], finished: dict[str, Outcome
             return
         pins = _recorded_pins(finished, ring) or pins
         try:
-            frames = _frames(pipeline, works[0].slice, pins, ring)
+            frames = _frames(pipeline, session, _reading(pipeline, works[0].slice, ring), pins)
             for work in left:
                 finished[work.target] = _write(pipeline, work, frames[work.target], pins, ring)
         except KeyboardInterrupt:
             # While the lock is still held: nobody else should begin before Spark has stopped.
-            cancel(ring.session())
+            cancel(session)
             raise
 
 
@@ -230,17 +244,15 @@ def _reading(pipeline: Pipeline, slice_: Slice, ring: Ring) -> Reading:
     return Reading(pipeline.name, slice_, pipeline.grid, ring.address, pipeline.where)
 
 
-def _frames(pipeline: Pipeline, slice_: Slice, pins: Mapping[str, Any], ring: Ring) -> dict[str, DataFrame]:
-    session = ring.session()
-    if pipeline.grid is not None:
-        session = in_zone(session, pipeline.grid.zone)
-    reading = _reading(pipeline, slice_, ring)
+def _frames(
+    pipeline: Pipeline, session: SparkSession, reading: Reading, pins: Mapping[str, Any]
+) -> dict[str, DataFrame]:
     arguments: dict[str, Any] = {
         name: source.read(session, reading, pins[name]) for name, source in pipeline.reads.items()
     }
     reach("read")
     if pipeline.takes_interval:
-        arguments["interval"] = slice_
+        arguments["interval"] = reading.slice
     try:
         result = pipeline.function(**arguments)
     except OncelakeError:

@@ -71,7 +71,6 @@ class Planned:
     work: Work
     action: str  # "run", "skip" or "wait"
     why: str
-    commit: Commit | None = None
 
     def document(self) -> dict[str, Any]:
         """The work as `plan --json` prints it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 import uuid
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from oncelake.intervals import Grid, Interval
 from oncelake.lake.address import Address
 from oncelake.lake.lock import Busy, table_lock
 from oncelake.recovery import settle
-from oncelake.running import FIRST_PAUSE, TRIES, Conflict, make_facts, make_writing, skipped, write_work
+from oncelake.running import TRIES, Conflict, make_facts, make_writing, pause, skipped, write_work
 from oncelake.settings import PATIENCE
 from oncelake.work import Outcome, Work
 
@@ -87,5 +86,5 @@ def _write(frame: DataFrame, pattern: Pattern, todo: Work, address: Address, cal
         except Conflict as conflict:
             if number == TRIES - 1:
                 raise Lost(target=todo.target, holder=str(conflict), pipeline=todo.pipeline) from conflict
-            time.sleep(FIRST_PAUSE * 2**number * random.uniform(0.5, 1.5))  # noqa: S311  jitter, not a secret
+            pause(number)
     raise AssertionError("unreachable")

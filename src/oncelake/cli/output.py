@@ -206,12 +206,14 @@ class _Moving:
     def __init__(self, lines: Lines, text: str) -> None:
         self.lines, self.text, self.begun = lines, text, time.monotonic()
 
-    def __rich__(self) -> str:
+    def __rich__(self) -> Any:
+        from rich.text import Text
+
         lines = self.lines
         spent = time.monotonic() - lines.begun
         sign = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[int(spent * 8) % 10]
         done = f"{lines.ended_works}/{lines.total} works · {lines.rows:,} rows · {lines.rows / max(spent, 0.1):,.0f} rows/s"
-        return f"{sign} {done} · {self.text} ({time.monotonic() - self.begun:.0f} s)"
+        return Text(f"{sign} {done} · {self.text} ({time.monotonic() - self.begun:.0f} s)")
 
 
 def _line(outcome: Outcome) -> str:

@@ -47,6 +47,7 @@ class TableLog:
     commits: tuple[int, ...]
     checkpoint: Checkpoint | None
     storage: Storage = field(repr=False, compare=False)
+    entries: dict[int, Entry] = field(default_factory=dict, repr=False, compare=False)
 
     def done(self, marker: Marker) -> bool:
         """Whether the marker, or a later one of the same app id, is recorded."""
@@ -83,8 +84,10 @@ class TableLog:
         return None if newest is None else datetime.fromtimestamp(newest / 1000, UTC)
 
     def entry(self, version: int) -> Entry:
-        """One commit of the log."""
-        return read_entry(self.storage, self.table, self.path, version)
+        """One commit of the log; a commit never changes, so it is read once."""
+        if version not in self.entries:
+            self.entries[version] = read_entry(self.storage, self.table, self.path, version)
+        return self.entries[version]
 
     def history(self) -> Iterator[Entry]:
         """The commits that are still there, newest first."""
