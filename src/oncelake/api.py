@@ -13,15 +13,12 @@ from oncelake.contracts import Log, Reading, Watcher
 from oncelake.errors import OncelakeError, UnknownTarget
 from oncelake.identity import Whole
 from oncelake.lake.address import Address
-from oncelake.lake.ledger import DeltaLedger
 from oncelake.lake.log import TableLog, find_log, read_log
-from oncelake.lake.session import open_session
 from oncelake.patterns import PATTERNS
 from oncelake.pipelines import Pipeline
 from oncelake.planning import Known, choose, make_plan
 from oncelake.project import load_project
 from oncelake.reporting import Change, Standing, change_of, standing_of
-from oncelake.running import Ring, carry_out
 from oncelake.settings import guess
 from oncelake.sources import SOURCES
 from oncelake.work import Plan, Report, Request
@@ -79,6 +76,9 @@ class Project:
         watcher: Watcher | None = None,
     ) -> Report:
         """Do what is due (or the date, or the range) and is not done. Works that fail are reported, not raised."""
+        from oncelake.lake.ledger import DeltaLedger
+        from oncelake.running import Ring, carry_out
+
         request = Request(now or datetime.now(UTC), names, _text(date), _text(start), _text(end))
         known = self._known(names)
         plan = make_plan(self.pipelines, known, request)
@@ -110,11 +110,15 @@ class Project:
 
     def ledger(self) -> list[dict[str, Any]]:
         """Every attempt there was, oldest first, as far as the ledger knows."""
+        from oncelake.lake.ledger import DeltaLedger
+
         return DeltaLedger(self.address, Silent().warn).entries()
 
     def session(self) -> SparkSession:
         """The project's Spark session, started if need be."""
         if self._spark is None:
+            from oncelake.lake.session import open_session
+
             self._spark = open_session(self.settings.spark)
         return self._spark
 

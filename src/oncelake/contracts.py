@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelake.identity import Marker, Slice
@@ -114,6 +115,10 @@ class Pattern(Protocol):
 
     def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
         """The identity its commit carries."""
+        ...
+
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:
+        """The intervals since the start that the log says are done."""
         ...
 
     def write(self, frame: DataFrame, writing: Writing) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from oncelake.intervals import Interval, parse_interval
@@ -66,7 +67,14 @@ class Marker:
 
 def app_id(pipeline: str, target: str, slice_: Slice) -> str:
     """The `txnAppId` of a slice."""
-    return "/".join([PREFIX, *(quote(part, safe=_SAFE) for part in (pipeline, target, slice_.text))])
+    # An interval's text has no sign that would be encoded.
+    slice_text = slice_.text if isinstance(slice_, Interval) else _quoted(slice_.text)
+    return f"{PREFIX}/{_quoted(pipeline)}/{_quoted(target)}/{slice_text}"
+
+
+@lru_cache(maxsize=1024)
+def _quoted(part: str) -> str:
+    return quote(part, safe=_SAFE)
 
 
 def parse_app_id(text: str) -> tuple[str, str, Slice] | None:
@@ -95,6 +103,12 @@ def reload_marker(pipeline: str, target: str, slice_: Slice, generation: int) ->
         return marker(pipeline, target, slice_, generation)
     seconds = int((slice_.start - _YEAR_ONE).total_seconds())
     return Marker(app_id(pipeline, target, Whole()), seconds * _RANKS_PER_INSTANT + generation)
+
+
+def newest_reload(recorded: int) -> datetime | None:
+    """The start of the interval whose reload was recorded last; None if it was that of a whole slice."""
+    seconds = recorded // _RANKS_PER_INSTANT
+    return _YEAR_ONE + timedelta(seconds=seconds) if seconds else None
 
 
 def generation_of(wanted: Marker, recorded: int) -> int | None:

@@ -25,8 +25,9 @@ class Interval:
         """Refuse what is no interval; hold instants in UTC, because equal local times need not be equal instants."""
         if self.start.tzinfo is None or self.end.tzinfo is None:
             raise ValueError("an interval needs times with a zone")
-        object.__setattr__(self, "start", self.start.astimezone(UTC))
-        object.__setattr__(self, "end", self.end.astimezone(UTC))
+        if self.start.tzinfo is not UTC or self.end.tzinfo is not UTC:
+            object.__setattr__(self, "start", self.start.astimezone(UTC))
+            object.__setattr__(self, "end", self.end.astimezone(UTC))
         if self.start >= self.end:
             raise ValueError(f"an interval ends after it starts: {self.start} to {self.end}")
 
@@ -62,13 +63,24 @@ class Interval:
 
 def instant_text(instant: datetime) -> str:
     """An instant as `2024-03-15T00:00:00Z`."""
-    return instant.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+    return instant.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
 
 
 def parse_interval(text: str) -> Interval:
     """The interval that `Interval.text` wrote."""
     start, end = text.split("..")
     return Interval(datetime.fromisoformat(start), datetime.fromisoformat(end))
+
+
+def merge_texts(texts: Iterable[str]) -> list[Interval]:
+    """The intervals that `Interval.text` wrote, merged. Their spelling sorts as time does, so only the result is parsed."""
+    merged: list[list[str]] = []
+    for start, end in sorted(text.split("..") for text in texts):
+        if merged and start <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([start, end])
+    return [parse_interval(f"{start}..{end}") for start, end in merged]
 
 
 @dataclass(frozen=True)
@@ -129,6 +141,15 @@ class Grid:
             after = self.after(start)
             yield Interval(start, after, self.zone)
             start = after
+
+    def count(self, interval: Interval) -> int:
+        """How many cells there are from one grid line up to another, without making them."""
+        if self.every == "hour":
+            return int((interval.end - interval.start) / HOUR)
+        first, last = (instant.astimezone(self._zone).date() for instant in (interval.start, interval.end))
+        if self.every == "month":
+            return (last.year - first.year) * 12 + last.month - first.month
+        return (last - first).days // (7 if self.every == "week" else 1)
 
     def holds(self, instant: datetime) -> bool:
         """Whether the instant is a grid line."""

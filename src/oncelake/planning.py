@@ -141,10 +141,11 @@ def _undone(pipeline: Pipeline, pattern: Pattern, slices: list[Slice], known: Kn
     """The cells that no marker, of their own or of a range around them, says are done."""
     cells = [slice_ for slice_ in slices if isinstance(slice_, Interval)]
     log = known.logs.get(pattern.target)
-    if log is None:
+    if log is None or not cells:
         return set(cells)
-    left = [cell for cell in cells if not log.done(pattern.marker(pipeline.name, cell, 1))]
-    return set(missing(left, log.done_intervals(pipeline.name, pattern.target))) if left else set()
+    assert pipeline.start is not None
+    assert pipeline.grid is not None
+    return set(missing(cells, pattern.done(log, pipeline.name, pipeline.start, pipeline.grid)))
 
 
 def _interval_item(

@@ -9,7 +9,7 @@ from typing import Any
 
 from oncelake.contracts import Pattern
 from oncelake.identity import Whole, parse_slice
-from oncelake.intervals import Interval, instant_text, merge, missing
+from oncelake.intervals import Interval, instant_text, subtract
 from oncelake.lake.log import Entry, TableLog
 from oncelake.pipelines import Pipeline
 from oncelake.work import Rows
@@ -85,34 +85,34 @@ def change_of(entry: Entry) -> Change:
 
 def standing_of(pipeline: Pipeline, pattern: Pattern, log: TableLog | None, now: datetime) -> Standing:
     """Where a target stands at a moment."""
-    cells: list[Interval] = []
-    if pipeline.grid is not None and pipeline.start is not None:
-        cells = list(pipeline.grid.cells(pipeline.start, pipeline.grid.floor(now)))
-    undone = _undone(pipeline, pattern, log, cells)
+    done, gaps = _done(pipeline, pattern, log, now)
     whole = _whole_done(pipeline, pattern, log)
-    done = len(cells) - len(undone) if cells else int(whole)
-    left = set(undone)
-    last = log.last_of(pipeline.name, pattern.target) if log else None
+    grid = pipeline.grid
     return Standing(
         pipeline=pipeline.name,
         target=pattern.target,
         pattern=pattern.kind,
-        every=pipeline.grid.every if pipeline.grid else None,
-        done=done,
-        missing=len(undone) if pipeline.grid else int(not whole),
-        ranges=tuple(merge(cell for cell in cells if cell not in left)),
-        gaps=tuple(merge(undone)),
+        every=grid.every if grid else None,
+        done=sum(map(grid.count, done)) if grid else int(whole),
+        missing=sum(map(grid.count, gaps)) if grid else int(not whole),
+        ranges=tuple(done),
+        gaps=tuple(gaps),
         version=log.version if log else None,
-        last=last,
+        last=log.last_of(pipeline.name, pattern.target) if log else None,
         warnings=_warnings(pattern, log),
     )
 
 
-def _undone(pipeline: Pipeline, pattern: Pattern, log: TableLog | None, cells: list[Interval]) -> list[Interval]:
-    if log is None:
-        return cells
-    left = [cell for cell in cells if not log.done(pattern.marker(pipeline.name, cell, 1))]
-    return missing(left, log.done_intervals(pipeline.name, pattern.target)) if left else []
+def _done(
+    pipeline: Pipeline, pattern: Pattern, log: TableLog | None, now: datetime
+) -> tuple[list[Interval], list[Interval]]:
+    """What is done of all that is due, and what is not."""
+    if pipeline.grid is None or pipeline.start is None or (over := pipeline.grid.floor(now)) <= pipeline.start:
+        return [], []
+    due = Interval(pipeline.start, over, pipeline.grid.zone)
+    recorded = pattern.done(log, pipeline.name, pipeline.start, pipeline.grid) if log else []
+    gaps = subtract([due], recorded)
+    return subtract([due], gaps), gaps
 
 
 def _whole_done(pipeline: Pipeline, pattern: Pattern, log: TableLog | None) -> bool:

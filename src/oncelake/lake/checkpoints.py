@@ -36,6 +36,8 @@ def newest_checkpoint(names: list[str]) -> Checkpoint | None:
 def _complete(names: list[str]) -> Iterator[Checkpoint]:
     parts: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
     for name in names:
+        if ".checkpoint." not in name:
+            continue
         if found := _CLASSIC.fullmatch(name) or _V2.fullmatch(name):
             yield Checkpoint(int(found.group(1)), (name,))
         elif found := _PART.fullmatch(name):
@@ -46,13 +48,17 @@ def _complete(names: list[str]) -> Iterator[Checkpoint]:
             yield Checkpoint(version, tuple(sorted(files)))
 
 
-def read_checkpoint(place: Storage, checkpoint: Checkpoint, table: str, path: str) -> CheckpointState:
-    """What a checkpoint holds, read as it is asked for."""
-    return CheckpointState(place, checkpoint, table, path)
+@dataclass(frozen=True)
+class State:
+    """What a checkpoint says of the table itself: its markers (version and time by app id), metadata and protocol."""
+
+    markers: Mapping[str, tuple[int, int | None]]
+    metadata: Mapping[str, Any]
+    protocol: Mapping[str, Any]
 
 
-class CheckpointState:
-    """The actions of a checkpoint, a column at a time: markers must not cost the reading of every file's statistics."""
+class CheckpointFiles:
+    """The files of a checkpoint. Only the columns asked for are read: markers must not cost every file's statistics."""
 
     def __init__(self, place: Storage, checkpoint: Checkpoint, table: str, path: str) -> None:
         """Nothing is read yet."""
@@ -61,60 +67,94 @@ class CheckpointState:
         self._table = table
         self._path = path
 
-    def markers(self) -> Iterator[tuple[str, int, int | None]]:
-        """App id, version and time of every marker."""
-        for txn in self._actions("txn", ("appId", "version", "lastUpdated")):
-            yield txn["appId"], txn["version"], txn.get("lastUpdated")
-
-    def metadata(self) -> Mapping[str, Any]:
-        """The table's schema, partitioning and properties."""
-        return next(self._actions("metaData", ("schemaString", "partitionColumns", "configuration", "id")), {})
-
-    def protocol(self) -> Mapping[str, Any]:
-        """The table's protocol."""
-        return next(self._actions("protocol", None), {})
+    def state(self) -> State:
+        """Markers, metadata and protocol, in one pass over the files."""
+        markers: dict[str, tuple[int, int | None]] = {}
+        metadata: dict[str, Any] = {}
+        protocol: dict[str, Any] = {}
+        for file in self._checkpoint.files:
+            found = self._columns(posixpath.join(_LOG, file), _STATE)
+            markers |= _by_app_id(found["txn"])
+            metadata = next(iter(_rows(found["metaData"])), metadata)
+            protocol = next(iter(_rows(found["protocol"])), protocol)
+        return State(markers, metadata, protocol)
 
     def adds(self) -> Iterator[Mapping[str, Any]]:
         """The `add` action of every file, in the checkpoint itself and in its sidecars."""
-        yield from self._actions("add", None)
-        for sidecar in self._actions("sidecar", None):
-            yield from self._of_file(posixpath.join(_LOG, "_sidecars", sidecar["path"]), "add", None)
-
-    def _actions(self, name: str, fields: tuple[str, ...] | None) -> Iterator[dict[str, Any]]:
         for file in self._checkpoint.files:
-            yield from self._of_file(posixpath.join(_LOG, file), name, fields)
+            found = self._columns(posixpath.join(_LOG, file), {"add": None, "sidecar": None})
+            yield from _rows(found["add"])
+            for sidecar in _rows(found["sidecar"]):
+                path = posixpath.join(_LOG, "_sidecars", sidecar["path"])
+                yield from _rows(self._columns(path, {"add": None})["add"])
 
-    def _of_file(self, file: str, name: str, fields: tuple[str, ...] | None) -> Iterator[dict[str, Any]]:
+    def _columns(self, file: str, wanted: Wanted) -> dict[str, Columns]:
         try:
             if file.endswith(".json"):
-                yield from _json_actions(self._place.read(file), name)
-            else:
-                yield from _parquet_actions(self._place.open(file), name, fields)
+                return _of_json(self._place.read(file), wanted)
+            return _of_parquet(self._place.open(file), wanted)
         except (OSError, ValueError) as error:
             path = posixpath.join(self._path, file)
             raise CorruptLog(table=self._table, path=path, problem=str(error)) from error
 
 
-def _json_actions(content: bytes, name: str) -> Iterator[dict[str, Any]]:
-    for line in content.splitlines():
-        action = json.loads(line)
-        if name in action:
-            yield action[name]
+# The fields of an action, each with its values, one per action: a thousand markers are not worth a thousand dicts.
+Columns = dict[str, list[Any]]
+Wanted = Mapping[str, tuple[str, ...] | None]
+_STATE: Wanted = {
+    "txn": ("appId", "version", "lastUpdated"),
+    "metaData": ("schemaString", "partitionColumns", "configuration", "id"),
+    "protocol": None,
+}
 
 
-def _parquet_actions(source: Any, name: str, fields: tuple[str, ...] | None) -> Iterator[dict[str, Any]]:
+def _of_json(content: bytes, wanted: Wanted) -> dict[str, Columns]:
+    actions = [json.loads(line) for line in content.splitlines()]
+    found: dict[str, Columns] = {}
+    for name in wanted:
+        rows = [action[name] for action in actions if name in action]
+        fields = {field for row in rows for field in row}
+        found[name] = {field: [row.get(field) for row in rows] for field in fields}
+    return found
+
+
+def _of_parquet(source: Any, wanted: Wanted) -> dict[str, Columns]:
     from pyarrow import parquet
 
     with parquet.ParquetFile(source) as file:
-        if name not in file.schema_arrow.names:
-            return
-        kind = file.schema_arrow.field(name).type
-        present = {kind[i].name for i in range(kind.num_fields)}
-        columns = [name] if fields is None else [f"{name}.{field}" for field in fields if field in present]
-        column = file.read(columns=columns, use_threads=False).column(name)
-    for action in column.drop_null().to_pylist():
-        # Parquet keeps maps as lists of pairs.
-        yield {key: dict(value) if _is_map(value) else value for key, value in action.items() if value is not None}
+        schema = file.schema_arrow
+        there = {name: fields for name, fields in wanted.items() if name in schema.names}
+        table = file.read(columns=_paths(schema, there), use_threads=False)
+    found: dict[str, Columns] = {name: {} for name in wanted}
+    for name in there:
+        actions = table.column(name).combine_chunks()
+        lists = [values.to_pylist() for values in actions.flatten()]
+        # A row holds one action. The first field of every action is one it must have: where that is not, the row is
+        # another's. (pyarrow could drop such rows itself, but loading that part of it takes longer than all the rest.)
+        mine = [index for index, value in enumerate(lists[0]) if value is not None]
+        fields = zip(actions.type.names, lists, strict=True)
+        found[name] = {field: [values[index] for index in mine] for field, values in fields}
+    return found
+
+
+def _paths(schema: Any, wanted: Wanted) -> list[str]:
+    paths = []
+    for name, fields in wanted.items():
+        present = schema.field(name).type.names
+        paths += [name] if fields is None else [f"{name}.{field}" for field in fields if field in present]
+    return paths
+
+
+def _rows(columns: Columns) -> list[dict[str, Any]]:
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    # Parquet keeps maps as lists of pairs, and every field of every action.
+    return [{k: dict(v) if _is_map(v) else v for k, v in row.items() if v is not None} for row in rows]
+
+
+def _by_app_id(txn: Columns) -> dict[str, tuple[int, int | None]]:
+    ids = txn.get("appId", [])
+    times = txn.get("lastUpdated") or [None] * len(ids)
+    return dict(zip(ids, zip(txn.get("version", []), times, strict=True), strict=True))
 
 
 def _is_map(value: Any) -> bool:

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import json
 import posixpath
-import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
-from oncelake.identity import Marker, Whole, app_id, parse_app_id
-from oncelake.intervals import Interval, merge
-from oncelake.lake.checkpoints import Checkpoint, newest_checkpoint, read_checkpoint
+from oncelake.identity import Marker, Whole, app_id
+from oncelake.intervals import Interval, merge_texts
+from oncelake.lake.checkpoints import Checkpoint, CheckpointFiles, newest_checkpoint
 from oncelake.lake.storage import Storage, storage
 from oncelake.work import Commit, Rows
 
 LOG = "_delta_log"
-_COMMIT = re.compile(r"(\d{20})\.json")
 # A writer's clock is read before its commit lands; the search for a marker's commit starts this much earlier.
 _CLOCK_SLACK_MS = 5_000
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(NamedTuple):
     """A marker as the log has it: the version of its app id, when it was written, and by which commit if known."""
 
     version: int
@@ -72,16 +69,19 @@ class TableLog:
 
     def done_intervals(self, pipeline: str, target: str) -> list[Interval]:
         """The intervals a pipeline has done, from the names of its markers."""
-        start = app_id(pipeline, target, Whole()).removesuffix(Whole().text)
-        parsed = (parse_app_id(name) for name in self.markers if name.startswith(start))
-        return merge(found[2] for found in parsed if found and isinstance(found[2], Interval))
+        start = _start(pipeline, target)
+        texts = (name.removeprefix(start) for name in self._of(start))
+        # A slice that is no interval is spelled "whole" or begins with "=".
+        return merge_texts(text for text in texts if text[:1].isdigit())
 
     def last_of(self, pipeline: str, target: str) -> datetime | None:
         """When a pipeline last wrote a marker here."""
-        start = app_id(pipeline, target, Whole()).removesuffix(Whole().text)
-        times = (r.updated_ms for name, r in self.markers.items() if name.startswith(start) and r.updated_ms)
-        newest = max(times, default=None)
-        return None if newest is None else datetime.fromtimestamp(newest / 1000, UTC)
+        times = (self.markers[name].updated_ms or 0 for name in self._of(_start(pipeline, target)))
+        newest = max(times, default=0)
+        return datetime.fromtimestamp(newest / 1000, UTC) if newest else None
+
+    def _of(self, start: str) -> Iterator[str]:
+        return (name for name in self.markers if name.startswith(start))
 
     def entry(self, version: int) -> Entry:
         """One commit of the log; a commit never changes, so it is read once."""
@@ -120,7 +120,7 @@ class TableLog:
         first = -1
         if self.checkpoint is not None:
             first = self.checkpoint.version
-            for add in read_checkpoint(self.storage, self.checkpoint, self.table, self.path).adds():
+            for add in CheckpointFiles(self.storage, self.checkpoint, self.table, self.path).adds():
                 active[_file_key(add)] = add
         for version in (v for v in self.commits if v > first):
             entry = self.entry(version)
@@ -244,7 +244,8 @@ def being_created(path: str) -> bool:
 def _find(table: str, path: str) -> TableLog | None:
     place = storage(path)
     names = place.names(LOG)
-    versions = tuple(sorted(int(m.group(1)) for name in names if (m := _COMMIT.fullmatch(name))))
+    numbers = (name[:-5] for name in names if len(name) == 25 and name.endswith(".json"))
+    versions = tuple(sorted(int(number) for number in numbers if number.isdigit()))
     checkpoint = newest_checkpoint(names)
     if not versions and checkpoint is None:
         _refuse_other_files(table, path, place)
@@ -268,9 +269,9 @@ def _replay(
     first = 0
     if checkpoint is not None:
         first = checkpoint.version + 1
-        state = read_checkpoint(place, checkpoint, table, path)
-        markers = {a: Recorded(v, updated) for a, v, updated in state.markers()}
-        metadata, protocol = state.metadata(), state.protocol()
+        state = CheckpointFiles(place, checkpoint, table, path).state()
+        markers = {name: Recorded(version, at) for name, (version, at) in state.markers.items()}
+        metadata, protocol = state.metadata, state.protocol
     tail = [version for version in versions if version >= first]
     _refuse_gaps(table, path, first, tail)
     for version in tail:
@@ -301,6 +302,11 @@ def read_entry(place: Storage, table: str, path: str, version: int) -> Entry:
     if not lines or not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
         raise CorruptLog(table=table, path=_commit_path(path, version), problem="it is empty or cut off")
     return Entry(table, _commit_path(path, version), version, lines)
+
+
+def _start(pipeline: str, target: str) -> str:
+    """How every app id of a pipeline and target begins."""
+    return app_id(pipeline, target, Whole()).removesuffix(Whole().text)
 
 
 def _commit_path(path: str, version: int) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from oncelake.contracts import Writing
+from oncelake.contracts import Log, Writing
 from oncelake.identity import Marker, Slice, marker
-from oncelake.intervals import Grid
+from oncelake.intervals import Grid, Interval
 from oncelake.lake import verbs
 from oncelake.lake.layout import Columns, checked_layout, checked_target
 from oncelake.lake.targets import ready
@@ -42,6 +43,10 @@ class Append:
     def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
         """The slice is in the app id."""
         return marker(pipeline, self.target, slice_, generation)
+
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
+        """Every interval has a marker of its own."""
+        return log.done_intervals(pipeline, self.target)
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One append."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from oncelake.contracts import Writing
+from oncelake.contracts import Log, Writing
 from oncelake.errors import EmptyReload
-from oncelake.identity import Marker, Slice, reload_marker
-from oncelake.intervals import Grid
+from oncelake.identity import Marker, Slice, newest_reload, reload_marker
+from oncelake.intervals import Grid, Interval
 from oncelake.lake import verbs
 from oncelake.lake.layout import Columns, checked_layout, checked_target
 from oncelake.lake.targets import ready
@@ -44,6 +45,12 @@ class Overwrite:
     def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
         """One app id for all intervals: an older reload is done as soon as a newer one is."""
         return reload_marker(pipeline, self.target, slice_, generation)
+
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:
+        """All intervals up to the newest that was loaded."""
+        recorded = log.recorded(self.marker(pipeline, grid.cell(start), 1).app_id)
+        newest = None if recorded is None else newest_reload(recorded)
+        return [] if newest is None or newest < start else [Interval(start, grid.after(newest))]
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One overwrite of the whole table."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from oncelake.caller import declared_at
-from oncelake.contracts import Writing
+from oncelake.contracts import Log, Writing
 from oncelake.errors import BadDeclaration
 from oncelake.identity import Marker, Slice, marker
 from oncelake.intervals import Grid, Interval
@@ -55,6 +56,10 @@ class ReplaceInterval:
     def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
         """The interval is in the app id, so that older intervals are not taken for done."""
         return marker(pipeline, self.target, slice_, generation)
+
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
+        """Every interval has a marker of its own."""
+        return log.done_intervals(pipeline, self.target)
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One `replaceWhere` on the interval and the share."""
