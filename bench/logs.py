@@ -9,8 +9,10 @@ import pyarrow.parquet as pq
 from oncelake.identity import marker
 from oncelake.intervals import Interval
 
-SCHEMA = {"type": "struct", "fields": [{"name": "day", "type": "date", "nullable": True, "metadata": {}}]}
-START = datetime(2000, 1, 1, tzinfo=UTC)
+COLUMNS = {"n": "integer", "day": "date"}
+FIELDS = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in COLUMNS.items()]
+SCHEMA = {"type": "struct", "fields": FIELDS}
+START = datetime(1990, 1, 1, tzinfo=UTC)
 EPOCH_MS = 1_700_000_000_000
 
 
@@ -83,7 +85,7 @@ def _add(table, span, at):
 
 def _one_row():
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"unused": pa.array([1], pa.int32())}), sink)
+    pq.write_table(pa.table({"n": pa.array([1], pa.int32())}), sink)
     return sink.getvalue().to_pybytes()
 
 

@@ -14,7 +14,7 @@ import oncelake as once
 
 for number in range({tables}):
     @once.pipeline(
-        name=f"p{{number}}", every="day", start="2000-01-01",
+        name=f"p{{number}}", every="day", start="1990-01-01",
         reads=once.files("landing/{{start:%Y-%m-%d}}/*.json"),
         writes=once.replace_interval(f"silver.t{{number}}", time="day"),
     )

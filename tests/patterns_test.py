@@ -263,6 +263,14 @@ class TestWrite:
         with pytest.raises(StrayRows):
             once.write(frame, pattern, work="job", lake=lake, interval=("2024-03-16", "2024-03-17"))
 
+    def test_two_names_are_two_works_also_for_one_interval(self, tmp_path, spark):
+        span, lake = ("2024-03-15", "2024-03-16"), str(tmp_path / "lake")
+        for region in ("EU", "US"):
+            pattern = once.replace_interval("silver.orders", time="day", within={"region": region})
+            frame = spark.sql(f"SELECT {len(region)} AS id, DATE'2024-03-15' AS day, '{region}' AS region")
+            assert once.write(frame, pattern, work=f"job/{region}", lake=lake, interval=span).outcome == "committed"
+        assert ids(tmp_path) == [2, 2]
+
     @pytest.mark.parametrize("bad", [{"work": ""}, {"work": "x", "interval": ("2024-03-16", "2024-03-15")}])
     def test_what_cannot_be_meant_is_refused(self, tmp_path, spark, bad):
         with pytest.raises(BadDeclaration):

@@ -82,11 +82,11 @@ def plan_of(*pipelines, logs=None, pins=None, names=(), now=NOW, **asked):
 
 
 def actions(plan):
-    return [(item.work.pipeline, item.action) for item in plan.items]
+    return [(item.work.pipeline, item.action) for item in plan.works]
 
 
 def starts(plan, action="run"):
-    return [instant_text(i.work.interval.start)[:10] for i in plan.items if i.action == action]
+    return [instant_text(i.work.interval.start)[:10] for i in plan.works if i.action == action]
 
 
 def refused(*pipelines, **asked):
@@ -103,7 +103,7 @@ def refused(*pipelines, **asked):
 def test_everything_due_is_every_interval_that_is_over_oldest_first():
     plan = plan_of(daily())
     assert starts(plan) == DAYS
-    assert [(scope.intervals, str(scope.span)) for scope in plan.scopes] == [(4, "[2024-01-01, 2024-01-05)")]
+    assert [(scope.intervals, str(scope.span)) for scope in plan.pipelines] == [(4, "[2024-01-01, 2024-01-05)")]
     assert len(plan.to_do) == 4
 
 
@@ -114,7 +114,7 @@ def test_an_interval_is_due_the_moment_it_is_over():
 
 def test_nothing_is_due_before_the_first_interval_is_over():
     plan = plan_of(daily(start="2024-02-01"))
-    assert (plan.items, plan.scopes[0].span, plan.scopes[0].intervals) == ((), None, 0)
+    assert (plan.works, plan.pipelines[0].span, plan.pipelines[0].intervals) == ((), None, 0)
 
 
 def test_a_date_is_its_interval():
@@ -133,7 +133,7 @@ def test_a_date_is_its_interval():
 def test_the_end_of_a_range_is_exclusive(asked, expected):
     plan = plan_of(daily(), **asked)
     assert starts(plan) == expected
-    assert plan.scopes[0].intervals == len(expected)
+    assert plan.pipelines[0].intervals == len(expected)
 
 
 def test_the_part_of_a_range_that_is_not_over_is_left_out_with_a_note():
@@ -144,23 +144,23 @@ def test_the_part_of_a_range_that_is_not_over_is_left_out_with_a_note():
 
 def test_a_bare_date_on_a_grid_of_hours_is_all_its_hours():
     plan = plan_of(daily(every="hour", writes=append("silver")), date="2024-01-03")
-    assert len(plan.items) == 24
-    assert str(plan.scopes[0].span) == "[2024-01-03, 2024-01-04)"
+    assert len(plan.works) == 24
+    assert str(plan.pipelines[0].span) == "[2024-01-03, 2024-01-04)"
 
 
 def test_a_date_with_a_time_on_a_grid_of_hours_is_one_hour():
-    (item,) = plan_of(daily(every="hour", writes=append("silver")), date="2024-01-03T06:00").items
+    (item,) = plan_of(daily(every="hour", writes=append("silver")), date="2024-01-03T06:00").works
     assert str(item.work.slice) == "[2024-01-03T06:00, 2024-01-03T07:00)"
 
 
 @pytest.mark.parametrize(("date", "hours"), [("2024-03-31", 23), ("2024-10-27", 25), ("2024-07-01", 24)])
 def test_a_bare_date_has_the_hours_of_its_day(date, hours):
     hourly = daily(every="hour", writes=append("silver"), zone="Europe/Berlin")
-    assert len(plan_of(hourly, date=date, now=datetime(2025, 1, 1, tzinfo=UTC)).items) == hours
+    assert len(plan_of(hourly, date=date, now=datetime(2025, 1, 1, tzinfo=UTC)).works) == hours
 
 
 def test_a_date_is_one_of_the_pipelines_own_zone():
-    (item,) = plan_of(daily(zone="Europe/Berlin"), date="2024-01-03").items
+    (item,) = plan_of(daily(zone="Europe/Berlin"), date="2024-01-03").works
     assert item.work.slice.start == datetime(2024, 1, 2, 23, tzinfo=UTC)
 
 
@@ -259,7 +259,7 @@ def test_a_range_that_is_done_covers_its_cells():
     plan = plan_of(orders, logs={"silver": done(orders, covering)})
     assert starts(plan, "skip") == DAYS[:3]
     assert starts(plan) == DAYS[3:]
-    assert {item.work.generation for item in plan.items} == {1}
+    assert {item.work.generation for item in plan.works} == {1}
 
 
 def test_a_cell_that_a_range_covers_in_part_is_not_done():
@@ -285,7 +285,7 @@ def test_what_another_pipeline_did_to_the_table_is_not_ours():
 
 def test_a_restated_interval_is_done_in_its_generation():
     orders = daily()
-    (item,) = plan_of(orders, logs={"silver": done(orders, day(DAYS[1]), generation=3)}, date=DAYS[1]).items
+    (item,) = plan_of(orders, logs={"silver": done(orders, day(DAYS[1]), generation=3)}, date=DAYS[1]).works
     assert (item.action, item.work.generation) == ("skip", 3)
 
 
@@ -293,7 +293,7 @@ def test_a_work_is_planned_per_target_and_only_what_is_missing_of_it_runs():
     two = daily(writes=[append("one"), append("two")])
     one_done = MemoryLog().add(two.writes[0].marker("orders", day(DAYS[1]), 1))
     plan = plan_of(two, logs={"one": one_done}, date=DAYS[1])
-    assert [(item.work.target, item.action) for item in plan.items] == [("one", "skip"), ("two", "run")]
+    assert [(item.work.target, item.action) for item in plan.works] == [("one", "skip"), ("two", "run")]
 
 
 def test_planning_changes_nothing_and_gives_the_same_plan_twice():
@@ -310,7 +310,7 @@ def test_planning_changes_nothing_and_gives_the_same_plan_twice():
 def test_an_older_reload_counts_as_done_when_a_newer_one_is_in_place():
     reload = daily(writes=overwrite("silver"))
     plan = plan_of(reload, logs={"silver": done(reload, day(DAYS[2]), generation=2)})
-    assert [(item.action, item.work.generation) for item in plan.items] == [
+    assert [(item.action, item.work.generation) for item in plan.works] == [
         ("skip", 1),
         ("skip", 1),
         ("skip", 2),
@@ -324,21 +324,21 @@ def test_an_older_reload_counts_as_done_when_a_newer_one_is_in_place():
 def test_a_whole_that_was_never_done_runs():
     plan = plan_of(whole(), pins={"gold": {"frame": {"version": 3}}})
     assert actions(plan) == [("gold", "run")]
-    assert (plan.items[0].work.slice, plan.items[0].work.generation) == (Whole(), 1)
-    assert plan.scopes[0].intervals == 1
+    assert (plan.works[0].work.slice, plan.works[0].work.generation) == (Whole(), 1)
+    assert plan.pipelines[0].intervals == 1
 
 
 def test_a_whole_whose_inputs_are_unchanged_is_skipped():
     gold, pins = whole(), {"frame": {"version": 3}}
     log = MemoryLog().add(gold.writes[0].marker("gold", Whole(), 2), pins)
-    (item,) = plan_of(gold, logs={"gold": log}, pins={"gold": pins}).items
+    (item,) = plan_of(gold, logs={"gold": log}, pins={"gold": pins}).works
     assert (item.action, item.work.generation) == ("skip", 2)
 
 
 def test_a_whole_whose_inputs_changed_runs_as_the_next_generation():
     gold = whole()
     log = MemoryLog().add(gold.writes[0].marker("gold", Whole(), 2), {"frame": {"version": 3}})
-    (item,) = plan_of(gold, logs={"gold": log}, pins={"gold": {"frame": {"version": 4}}}).items
+    (item,) = plan_of(gold, logs={"gold": log}, pins={"gold": {"frame": {"version": 4}}}).works
     assert (item.action, item.work.generation) == ("run", 3)
     assert item.work.marker == gold.writes[0].marker("gold", Whole(), 3)
 
@@ -347,7 +347,7 @@ def test_a_whole_whose_inputs_changed_runs_as_the_next_generation():
 def test_a_whole_whose_facts_are_gone_runs_again(pins):
     gold = whole()
     log = MemoryLog({app_id("gold", "gold", Whole()): 2})
-    (item,) = plan_of(gold, logs={"gold": log}, pins={"gold": pins}).items
+    (item,) = plan_of(gold, logs={"gold": log}, pins={"gold": pins}).works
     assert (item.action, item.work.generation) == ("run", 3)
 
 
@@ -364,7 +364,7 @@ def test_a_whole_runs_again_when_what_it_reads_is_written_in_the_same_plan():
         "gold": MemoryLog().add(gold.writes[0].marker("gold", Whole(), 1), pins),
     }
     plan = plan_of(orders, gold, logs=logs, pins={"gold": pins})
-    assert (plan.items[-1].work.pipeline, plan.items[-1].action) == ("gold", "run")
+    assert (plan.works[-1].work.pipeline, plan.works[-1].action) == ("gold", "run")
 
 
 # Waiting for upstream

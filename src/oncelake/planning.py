@@ -91,7 +91,7 @@ def _span(name: str, grid: Grid, first: datetime, request: Request) -> tuple[dat
     if end <= over:
         return start, max(start, end), None
     if request.date is not None or start >= over:
-        problem = f"{Interval(start, end, grid.zone)} of {name} is not over yet: rows may still come ({instant_text(request.now)})"
+        problem = f"{Interval(start, end, grid.zone)} of {name} is not over yet: rows may still come (it is {request.now:%Y-%m-%dT%H:%MZ})"
         raise BadRange(problem=problem, next=f"oncelake run {name}")
     return start, over, f"{name}: {Interval(over, end, grid.zone)} is not over yet and is left out"
 

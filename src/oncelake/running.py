@@ -71,7 +71,7 @@ def carry_out(plan: Plan, pipelines: Mapping[str, Pipeline], ring: Ring) -> Repo
     """Do what is not done, in the order of the plan, and report every work."""
     outcomes: list[Outcome] = []
     ring.watcher.planned(plan)
-    for _, group in groupby(plan.items, key=lambda item: (item.work.pipeline, item.work.slice)):
+    for _, group in groupby(plan.works, key=lambda item: (item.work.pipeline, item.work.slice)):
         items = list(group)
         pipeline = pipelines[items[0].work.pipeline]
         try:

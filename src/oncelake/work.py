@@ -44,6 +44,42 @@ class Work:
         return self.slice if isinstance(self.slice, Interval) else None
 
 
+class _OfWork:
+    """What a document says of a work, as attributes of the same names and values."""
+
+    work: Work
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline's name."""
+        return self.work.pipeline
+
+    @property
+    def target(self) -> str:
+        """The table it writes."""
+        return self.work.target
+
+    @property
+    def slice(self) -> str:
+        """The slice, as people read it."""
+        return str(self.work.slice)
+
+    @property
+    def start(self) -> str | None:
+        """The start of its interval in UTC, if it covers one."""
+        return instant_text(self.work.interval.start) if self.work.interval else None
+
+    @property
+    def end(self) -> str | None:
+        """The end of its interval in UTC, exclusive, if it covers one."""
+        return instant_text(self.work.interval.end) if self.work.interval else None
+
+    @property
+    def generation(self) -> int:
+        """The generation."""
+        return self.work.generation
+
+
 @dataclass(frozen=True)
 class Rows:
     """Row counts as Delta reports them; what it does not report is None, never a guess."""
@@ -52,6 +88,10 @@ class Rows:
     written: int | None = None
     deleted: int | None = None
     quarantined: int | None = 0
+
+    def __getitem__(self, name: str) -> int | None:
+        """The count of that name, as in the document."""
+        return vars(self)[name]  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -65,7 +105,7 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class Planned:
+class Planned(_OfWork):
     """A work, and what a run would do with it and why."""
 
     work: Work
@@ -98,27 +138,27 @@ class Scope:
 class Plan:
     """What a request comes to: per pipeline its scope, and the works in the order they would run."""
 
-    scopes: tuple[Scope, ...]
-    items: tuple[Planned, ...]
+    pipelines: tuple[Scope, ...]
+    works: tuple[Planned, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def to_do(self) -> tuple[Planned, ...]:
         """The works that are not done."""
-        return tuple(item for item in self.items if item.action != "skip")
+        return tuple(item for item in self.works if item.action != "skip")
 
     def document(self) -> dict[str, Any]:
         """The plan as `plan --json` prints it."""
         return {
-            "pipelines": [scope.document() for scope in self.scopes],
-            "works": [item.document() for item in self.items],
+            "pipelines": [scope.document() for scope in self.pipelines],
+            "works": [item.document() for item in self.works],
             "to_do": len(self.to_do),
             "notes": list(self.notes),
         }
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(_OfWork):
     """What came of one work."""
 
     work: Work
@@ -170,12 +210,10 @@ class Report:
 
 def work_document(work: Work) -> dict[str, Any]:
     """The fields every document has of a work."""
-    interval = work.interval
-    return {
-        "pipeline": work.pipeline,
-        "target": work.target,
-        "slice": str(work.slice),
-        "start": instant_text(interval.start) if interval else None,
-        "end": instant_text(interval.end) if interval else None,
-        "generation": work.generation,
-    }
+    named = _Named(work)
+    return {name: getattr(named, name) for name in ("pipeline", "target", "slice", "start", "end", "generation")}
+
+
+@dataclass(frozen=True)
+class _Named(_OfWork):
+    work: Work

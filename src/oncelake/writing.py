@@ -12,7 +12,7 @@ from oncelake.contracts import Pattern
 from oncelake.errors import BadDeclaration, Lost
 from oncelake.identity import Named, Slice
 from oncelake.intervals import Grid, Interval
-from oncelake.lake.address import Address
+from oncelake.lake.address import Address, is_local, local_path
 from oncelake.lake.lock import Busy, table_lock
 from oncelake.recovery import settle
 from oncelake.running import TRIES, Conflict, make_facts, make_writing, pause, skipped, write_work
@@ -50,7 +50,12 @@ def write(
     if not isinstance(slice_, Interval) and pattern.kind == "replace_interval":
         raise BadDeclaration(where=call.where, problem="replace_interval needs interval=(start, end)")
     todo = Work(pipeline, pattern.target, slice_, generation, pattern.marker(pipeline, slice_, generation))
-    return _write(frame, pattern, todo, Address(lake.rstrip("/"), "."), call)
+    return _write(frame, pattern, todo, _address(lake), call)
+
+
+def _address(lake: str) -> Address:
+    # Absolute, because Spark's idea of the current folder is that of its start.
+    return Address(str(local_path(lake).resolve()) if is_local(lake) else lake.rstrip("/"), ".")
 
 
 def _named(work: str, interval: Interval | tuple[str, str] | None, call: _Call) -> tuple[str, Slice]:
@@ -59,11 +64,12 @@ def _named(work: str, interval: Interval | tuple[str, str] | None, call: _Call) 
         raise BadDeclaration(where=call.where, problem=f"work={work!r} names nothing; it is like 'nightly/2024-03-15'")
     if interval is None:
         return pipeline, Named(rest)
+    # The interval is the slice, so all of the name must be in the pipeline: two names are two works.
     if isinstance(interval, Interval):
-        return pipeline, interval
+        return work, interval
     try:
         start, end = (Grid("day").parse(value) for value in interval)
-        return pipeline, Interval(start, end)
+        return work, Interval(start, end)
     except (ValueError, TypeError) as error:
         raise BadDeclaration(where=call.where, problem=f"interval={interval!r}: {error}") from error
 

@@ -78,13 +78,13 @@ class Output:
 
     def plan(self, plan: once.Plan) -> int:
         """What a run would do."""
-        for scope in plan.scopes:
+        for scope in plan.pipelines:
             self.say(_scope(scope))
-        rows = [(i.work.pipeline, i.work.target, i.action, i.why, i.work.slice) for i in plan.items]
+        rows = [(i.work.pipeline, i.work.target, i.action, i.why, i.work.slice) for i in plan.works]
         self._table(("pipeline", "target", "slices", "action", "why"), _folded(rows))
         for note in plan.notes:
             self.say(f"note: {note}")
-        self.say(f"{len(plan.to_do):,} of {_count(len(plan.items), 'work')} to do")
+        self.say(f"{len(plan.to_do):,} of {_count(len(plan.works), 'work')} to do")
         self.document(plan.document())
         return 0
 
@@ -138,12 +138,12 @@ class Lines:
     def planned(self, plan: once.Plan) -> None:
         """Echo the range that was understood."""
         self.total = len(plan.to_do)
-        for scope in plan.scopes:
+        for scope in plan.pipelines:
             self.say(_scope(scope))
         for note in plan.notes:
             self.say(f"note: {note}")
         if self.total:
-            self.say(f"{_count(self.total, 'work')} to do, {len(plan.items) - self.total:,} done already")
+            self.say(f"{_count(self.total, 'work')} to do, {len(plan.works) - self.total:,} done already")
 
     def started(self, work: Work) -> None:
         """Nothing: a line per work is enough."""

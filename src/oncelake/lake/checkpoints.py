@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncelake.errors import CorruptLog
 from oncelake.lake.storage import Storage
@@ -48,11 +48,19 @@ def _complete(names: list[str]) -> Iterator[Checkpoint]:
             yield Checkpoint(version, tuple(sorted(files)))
 
 
+class Recorded(NamedTuple):
+    """A marker as the log has it: the version of its app id, when it was written, and by which commit if known."""
+
+    version: int
+    updated_ms: int | None
+    commit: int | None = None
+
+
 @dataclass(frozen=True)
 class State:
-    """What a checkpoint says of the table itself: its markers (version and time by app id), metadata and protocol."""
+    """What a checkpoint says of the table itself: its markers by app id, metadata and protocol."""
 
-    markers: Mapping[str, tuple[int, int | None]]
+    markers: dict[str, Recorded]
     metadata: Mapping[str, Any]
     protocol: Mapping[str, Any]
 
@@ -69,7 +77,7 @@ class CheckpointFiles:
 
     def state(self) -> State:
         """Markers, metadata and protocol, in one pass over the files."""
-        markers: dict[str, tuple[int, int | None]] = {}
+        markers: dict[str, Recorded] = {}
         metadata: dict[str, Any] = {}
         protocol: dict[str, Any] = {}
         for file in self._checkpoint.files:
@@ -151,10 +159,10 @@ def _rows(columns: Columns) -> list[dict[str, Any]]:
     return [{k: dict(v) if _is_map(v) else v for k, v in row.items() if v is not None} for row in rows]
 
 
-def _by_app_id(txn: Columns) -> dict[str, tuple[int, int | None]]:
+def _by_app_id(txn: Columns) -> dict[str, Recorded]:
     ids = txn.get("appId", [])
     times = txn.get("lastUpdated") or [None] * len(ids)
-    return dict(zip(ids, zip(txn.get("version", []), times, strict=True), strict=True))
+    return dict(zip(ids, map(Recorded, txn.get("version", []), times), strict=True))
 
 
 def _is_map(value: Any) -> bool:

@@ -9,26 +9,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
 from oncelake.identity import Marker, Whole, app_id
 from oncelake.intervals import Interval, merge_texts
-from oncelake.lake.checkpoints import Checkpoint, CheckpointFiles, newest_checkpoint
+from oncelake.lake.checkpoints import Checkpoint, CheckpointFiles, Recorded, newest_checkpoint
 from oncelake.lake.storage import Storage, storage
 from oncelake.work import Commit, Rows
 
 LOG = "_delta_log"
 # A writer's clock is read before its commit lands; the search for a marker's commit starts this much earlier.
 _CLOCK_SLACK_MS = 5_000
-
-
-class Recorded(NamedTuple):
-    """A marker as the log has it: the version of its app id, when it was written, and by which commit if known."""
-
-    version: int
-    updated_ms: int | None
-    commit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -270,8 +262,7 @@ def _replay(
     if checkpoint is not None:
         first = checkpoint.version + 1
         state = CheckpointFiles(place, checkpoint, table, path).state()
-        markers = {name: Recorded(version, at) for name, (version, at) in state.markers.items()}
-        metadata, protocol = state.metadata, state.protocol
+        markers, metadata, protocol = state.markers, state.metadata, state.protocol
     tail = [version for version in versions if version >= first]
     _refuse_gaps(table, path, first, tail)
     for version in tail:
