@@ -79,3 +79,9 @@ def commits(root: Path, table: str = "silver.orders") -> int:
     """How many commits of a table carry a marker of ours."""
     log = root / "lake" / Path(*table.split(".")) / "_delta_log"
     return sum('{"txn"' in file.read_text() for file in log.glob("*.json"))
+
+
+def settings_of(spark) -> dict[str, str]:
+    """A session's settings, without the one in which Delta itself notes its last commit."""
+    noted = "spark.databricks.delta.lastCommitVersionInSession"
+    return {key: value for key, value in dict(spark.conf.getAll).items() if key != noted}

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import oncelake as once
-from lakes import DAYS, WRITES, commits, expected_ids, ids, land, make_project, orders_of, orders_project
+from lakes import DAYS, WRITES, commits, expected_ids, ids, land, make_project, orders_of, orders_project, settings_of
 from oncelake.errors import BadDeclaration, EmptyReload, NotPartitioned, StrayRows, WorkFailed, WrongColumns
 
 
@@ -277,9 +277,9 @@ class TestWrite:
             once.write(spark.range(1), once.append("t"), lake=str(tmp_path), **bad)
 
     def test_the_users_session_is_left_as_it_was(self, tmp_path, spark):
-        before = dict(spark.conf.getAll)
+        before = settings_of(spark)
         once.write(spark.range(1), once.append("t"), work="job/1", lake=str(tmp_path / "lake"))
-        assert dict(spark.conf.getAll) == before
+        assert settings_of(spark) == before
 
 
 def test_errors_of_works_are_one_family():
