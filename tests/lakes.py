@@ -81,7 +81,8 @@ def commits(root: Path, table: str = "silver.orders") -> int:
     return sum('{"txn"' in file.read_text() for file in log.glob("*.json"))
 
 
-def settings_of(spark) -> dict[str, str]:
-    """A session's settings, without the one in which Delta itself notes its last commit."""
+def settings_of(spark, folder: Path) -> dict[str, str]:
+    """A session's settings after a bare Delta write: Delta itself notes its last commit there, and how it reads Parquet."""
+    spark.range(1).write.format("delta").mode("append").save(str(folder / "bare"))
     noted = "spark.databricks.delta.lastCommitVersionInSession"
     return {key: value for key, value in dict(spark.conf.getAll).items() if key != noted}

@@ -277,9 +277,9 @@ class TestWrite:
             once.write(spark.range(1), once.append("t"), lake=str(tmp_path), **bad)
 
     def test_the_users_session_is_left_as_it_was(self, tmp_path, spark):
-        before = settings_of(spark)
+        before = settings_of(spark, tmp_path)
         once.write(spark.range(1), once.append("t"), work="job/1", lake=str(tmp_path / "lake"))
-        assert settings_of(spark) == before
+        assert settings_of(spark, tmp_path) == before
 
 
 def test_errors_of_works_are_one_family():

@@ -48,7 +48,7 @@ def test_a_day_of_23_hours_holds_exactly_its_rows(tmp_path, spark):
 
 
 def test_the_users_session_keeps_its_settings_and_its_zone(tmp_path, spark):
-    before = settings_of(spark)
+    before = settings_of(spark, tmp_path)
     assert before["spark.sql.session.timeZone"] == "UTC"
     assert berlin(tmp_path, spark, "at").run("orders", date="2024-03-31").outcome == "done"
-    assert settings_of(spark) == before
+    assert settings_of(spark, tmp_path) == before
