@@ -1,5 +1,6 @@
 """Real processes, really killed: Python, the JVM, or both, before, during and after the commit; then run again."""
 
+import contextlib
 import json
 import os
 import signal
@@ -84,6 +85,20 @@ def test_ctrl_c_says_what_is_committed_and_running_again_goes_on(tmp_path, spark
     assert landed == sum(work["outcome"] == "committed" for work in report["works"])
     assert once.open(root, spark=spark).run("orders", start=DAYS[0], end="2024-03-17").outcome == "done"
     assert ids(root) == expected_ids(WRITES["append"])
+
+
+def test_an_interrupt_that_a_library_swallows_still_ends_the_run_between_two_commits(tmp_path, spark, monkeypatch):
+    from oncelake.lake import ledger
+
+    def swallows(path, rows):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(ledger, "_append", swallows)
+    root = orders_project(tmp_path, WRITES["append"])
+    report = once.open(root, spark=spark).run("orders", start=DAYS[0], end="2024-03-17")
+    assert (report.outcome, [work.outcome for work in report.works]) == ("interrupted", ["committed"])
+    assert ids(root) == expected_ids(WRITES["append"], DAYS[:1])
 
 
 def test_no_jvm_is_left_behind(tmp_path):

@@ -18,6 +18,7 @@ from oncelake.code import code_fingerprint
 from oncelake.contracts import Ledger, Log, Pattern, Reading, Stamp, Watcher, Writing
 from oncelake.errors import Blocked, FunctionFailed, Lost, NoFrame, OncelakeError, WriteFailed
 from oncelake.identity import Slice
+from oncelake.interrupts import listening
 from oncelake.intervals import Grid, Interval
 from oncelake.lake.address import Address
 from oncelake.lake.conflicts import Meaning, gist, meaning
@@ -71,14 +72,17 @@ def carry_out(plan: Plan, pipelines: Mapping[str, Pipeline], ring: Ring) -> Repo
     """Do what is not done, in the order of the plan, and report every work."""
     outcomes: list[Outcome] = []
     ring.watcher.planned(plan)
-    for _, group in groupby(plan.works, key=lambda item: (item.work.pipeline, item.work.slice)):
-        items = list(group)
-        pipeline = pipelines[items[0].work.pipeline]
-        try:
-            outcomes += _carry_out(pipeline, items, outcomes, pipelines, ring)
-        except KeyboardInterrupt:
-            outcomes += _after_interrupt(items, ring)
-            return Report(ring.run, tuple(outcomes), interrupted=True)
+    with listening() as heard:
+        for _, group in groupby(plan.works, key=lambda item: (item.work.pipeline, item.work.slice)):
+            items = list(group)
+            pipeline = pipelines[items[0].work.pipeline]
+            try:
+                if heard:
+                    return Report(ring.run, tuple(outcomes), interrupted=True)
+                outcomes += _carry_out(pipeline, items, outcomes, pipelines, ring)
+            except KeyboardInterrupt:
+                outcomes += _after_interrupt(items, ring)
+                return Report(ring.run, tuple(outcomes), interrupted=True)
     return Report(ring.run, tuple(outcomes))
 
 
