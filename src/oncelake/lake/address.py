@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from oncelake.errors import BadDeclaration
@@ -15,16 +16,20 @@ _SINGLE_DRIVER = ("s3://", "s3a://", "s3n://")
 
 @dataclass(frozen=True)
 class Address:
-    """A lake's folder or URI, and the project root that relative file paths start from."""
+    """A lake's folder or URI, and the project root that relative file paths start from.
+
+    In a sandbox everything is written to a lake of its own, and tables that are not written there are read elsewhere.
+    """
 
     lake: str
     root: str
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     def table(self, name: str) -> str:
         """The path of a table: `silver.orders` is `<lake>/silver/orders`."""
         if problem := table_name_problem(name):
             raise BadDeclaration(where=name, problem=problem)
-        return posixpath.join(self.lake, *name.split("."))
+        return self.elsewhere.get(name) or posixpath.join(self.lake, *name.split("."))
 
     def own(self, *parts: str) -> str:
         """A path of what oncelake keeps for itself."""

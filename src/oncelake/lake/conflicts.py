@@ -38,6 +38,7 @@ _CONFLICT_CLASSES = (
     "DeltaConcurrentModificationException",
     Appearing.__name__,
 )
+_CALLING = "An error occurred while calling"  # py4j's own first line, which says nothing
 _RAISED = re.compile(r"^[\w.]+(?:Error|Exception): .*$", re.MULTILINE)
 _STRAYS = ("DELTA_REPLACE_WHERE_MISMATCH", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
 _SCHEMAS = (
@@ -63,7 +64,8 @@ def gist(error: BaseException) -> str:
     """What an exception says, in one line: without a JVM's stack, and of a Python worker's what it raised itself."""
     text = str(error).strip()
     raised = _RAISED.findall(text) if "Traceback (most recent call last)" in text else []
-    return raised[-1] if raised else (text.splitlines() or [type(error).__name__])[0]
+    lines = [line for line in text.splitlines() if not line.startswith(_CALLING)]
+    return raised[-1] if raised else (lines or [type(error).__name__])[0].removeprefix(": ")
 
 
 def _condition(error: BaseException) -> str:

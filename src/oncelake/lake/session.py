@@ -62,6 +62,11 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
     return session
 
 
+def session_defaults() -> dict[str, str]:
+    """The settings of a session of ours on this machine, for whoever starts Spark by other means."""
+    return {**_DELTA, **_local()}
+
+
 def cancel(session: SparkSession) -> None:
     """Stop what the session is doing, as far as it still can be stopped."""
     with suppress(Exception):

@@ -88,16 +88,20 @@ class FilesSource:
             return f"files at {self.path!r} depend on the interval, which needs every="
         return None
 
+    def found(self, reading: Reading) -> list[Found]:
+        """The files there are now."""
+        return find_files(self._pattern(reading))
+
     def pin(self, reading: Reading) -> Pins:
         """How many files there are now, and a digest of their names, sizes and times."""
-        found = find_files(self._pattern(reading))
+        found = self.found(reading)
         if not found and self.missing == "error":
             raise SourceMissing(**self._facts(reading))
         return self._pins(found, reading)
 
     def read(self, session: SparkSession, reading: Reading, pins: Pins) -> DataFrame:
         """The rows of the files, if they are still those that were pinned; none where none are there and that is fine."""
-        found = find_files(self._pattern(reading))
+        found = self.found(reading)
         if self._pins(found, reading)["digest"] != pins["digest"]:
             raise SourceChanged(**self._facts(reading))
         if found:
