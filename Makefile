@@ -27,6 +27,9 @@ check: setup  ## lint, types, layers
 test: check  ## everything that must hold (real Spark, real kills)
 	$(BIN)/pytest
 
+prove: setup  ## every pattern killed at every file call, with real kills and faults (about 40 minutes)
+	$(BIN)/python tests/proving/full.py
+
 bench: setup  ## the figures in bench/results, measured again
 	$(BIN)/python -m bench
 
@@ -37,4 +40,4 @@ lock:  ## resolve requirements.lock anew (needs uv)
 clean:  ## remove what was made here
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-lake
 
-.PHONY: help setup demo check test bench lock clean
+.PHONY: help setup demo check test prove bench lock clean

@@ -11,17 +11,23 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "Fingerprint": "oncelake.lake.fingerprint",
     "Interval": "oncelake.intervals",
     "OncelakeError": "oncelake.errors",
     "Outcome": "oncelake.work",
     "Plan": "oncelake.work",
     "Project": "oncelake.api",
     "Report": "oncelake.work",
+    "Verdict": "oncelake.proving.verdict",
     "append": "oncelake.patterns",
+    "differences": "oncelake.api",
     "files": "oncelake.sources",
+    "fingerprint": "oncelake.api",
     "open": "oncelake.api",
     "overwrite": "oncelake.patterns",
     "pipeline": "oncelake.pipelines",
+    "prove": "oncelake.proving.proof",
+    "prove_script": "oncelake.proving.proof",
     "replace_interval": "oncelake.patterns",
     "replace_partitions": "oncelake.patterns",
     "table": "oncelake.sources",
@@ -29,18 +35,24 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "Fingerprint",
     "Interval",
     "OncelakeError",
     "Outcome",
     "Plan",
     "Project",
     "Report",
+    "Verdict",
     "__version__",
     "append",
+    "differences",
     "files",
+    "fingerprint",
     "open",
     "overwrite",
     "pipeline",
+    "prove",
+    "prove_script",
     "replace_interval",
     "replace_partitions",
     "table",
@@ -48,11 +60,14 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from oncelake.api import Project, open  # noqa: A004  once.open
+    from oncelake.api import Project, differences, fingerprint, open  # noqa: A004  once.open
     from oncelake.errors import OncelakeError
     from oncelake.intervals import Interval
+    from oncelake.lake.fingerprint import Fingerprint
     from oncelake.patterns import append, overwrite, replace_interval, replace_partitions
     from oncelake.pipelines import pipeline
+    from oncelake.proving.proof import prove, prove_script
+    from oncelake.proving.verdict import Verdict
     from oncelake.sources import files, table
     from oncelake.work import Outcome, Plan, Report
     from oncelake.writing import write

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,9 @@ from oncelake.sources import SOURCES
 from oncelake.work import Plan, Report, Request
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from oncelake.lake.fingerprint import Differences, Fingerprint
 
 
 class Silent:
@@ -48,7 +51,8 @@ class Project:
 
     def __init__(self, root: str | Path = ".", profile: str | None = None, spark: SparkSession | None = None) -> None:
         """Load the project in a folder. A session of your own is used as it is and left as it was."""
-        loaded = load_project(Path(root), profile or os.environ.get("ONCELAKE_PROFILE"), SOURCES, PATTERNS)
+        self.profile = profile or os.environ.get("ONCELAKE_PROFILE")
+        loaded = load_project(Path(root), self.profile, SOURCES, PATTERNS)
         self.settings = loaded.settings
         self.pipelines: Mapping[str, Pipeline] = loaded.pipelines
         self.address = Address(self.settings.lake, str(self.settings.root))
@@ -76,12 +80,13 @@ class Project:
         watcher: Watcher | None = None,
     ) -> Report:
         """Do what is due (or the date, or the range) and is not done. Works that fail are reported, not raised."""
+        return self.carry_out(self.plan(*names, date=date, start=start, end=end, now=now), watcher)
+
+    def carry_out(self, plan: Plan, watcher: Watcher | None = None) -> Report:
+        """Do what a plan says. Works that fail are reported, not raised."""
         from oncelake.lake.ledger import DeltaLedger
         from oncelake.running import Ring, carry_out
 
-        request = Request(now or datetime.now(UTC), names, _text(date), _text(start), _text(end))
-        known = self._known(names)
-        plan = make_plan(self.pipelines, known, request)
         watcher = watcher or Silent()
         if self.address.one_driver_only and plan.to_do:
             watcher.warn(f"{self.address.lake}: Delta's log store for S3 keeps only one driver safe; run one at a time")
@@ -113,6 +118,14 @@ class Project:
         from oncelake.lake.ledger import DeltaLedger
 
         return DeltaLedger(self.address, Silent().warn).entries()
+
+    def in_sandbox(self, lake: str, *names: str) -> Project:
+        """The same project with a lake of its own: what the named pipelines write goes there, the rest is only read."""
+        written = {table for pipeline in choose(self.pipelines, names) for table in pipeline.writes_tables}
+        known = {table for p in self.pipelines.values() for table in p.writes_tables | p.reads_tables}
+        sandboxed = copy(self)
+        sandboxed.address = Address(lake, self.address.root, {t: self.address.table(t) for t in known - written})
+        return sandboxed
 
     def session(self) -> SparkSession:
         """The project's Spark session, started if need be."""
@@ -147,6 +160,45 @@ def open(  # noqa: A001  once.open("project") is how it reads
 ) -> Project:
     """Open the project in a folder."""
     return Project(root, profile, spark)
+
+
+def fingerprint(
+    content: DataFrame | str | Path,
+    *,
+    exclude: Iterable[str] = (),
+    by: Iterable[str] = (),
+    quick: bool = False,
+    version: int | None = None,
+) -> Fingerprint:
+    """What a frame, or the Delta table at a path, holds, as a short text: equal for equal content, whatever the order.
+
+    Columns are left out only by `exclude`. With `by`, or for a partitioned table, it also says which part differs.
+    """
+    from oncelake.lake import fingerprint as fingerprints
+    from oncelake.lake.session import open_session
+
+    if isinstance(content, str | Path):
+        session = open_session({})
+        return fingerprints.fingerprint_table(session, str(content), version=version, exclude=exclude, quick=quick)
+    return fingerprints.fingerprint(content, exclude=exclude, by=by, quick=quick)
+
+
+def differences(
+    left: DataFrame | str | Path, right: DataFrame | str | Path, *, exclude: Iterable[str] = (), limit: int = 5
+) -> Differences:
+    """How two frames or Delta tables differ: how many rows only one of them has, and examples of either side."""
+    from oncelake.lake import fingerprint as fingerprints
+
+    return fingerprints.differences(_frame(left), _frame(right), exclude=exclude, limit=limit)
+
+
+def _frame(content: DataFrame | str | Path) -> DataFrame:
+    from oncelake.lake.session import open_session
+    from oncelake.lake.verbs import table_at
+
+    if not isinstance(content, str | Path):
+        return content
+    return table_at(open_session({}), str(content), read_log(str(content), str(content)).version)
 
 
 def _text(value: Any) -> str | None:

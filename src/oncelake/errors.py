@@ -30,7 +30,9 @@
     ├── Blocked                     exit 1: something it reads is not done
     ├── Lost                        exit 4: another runner has it, safe to retry
     ├── OutcomeUnknown              exit 1: the log could not be asked after an error
-    └── SparkUnavailable            exit 1: no Java, or Delta's jars cannot be had
+    ├── SparkUnavailable            exit 1: no Java, or Delta's jars cannot be had
+    ├── ProverUnavailable           exit 1: a level of proof needs what this machine has not
+    └── NothingToProve              exit 1: the clean run, which every other is compared with, did not end well
 
 Each takes facts and writes its own message from them; tests look at `code` and `facts`, never at prose.
 """
@@ -314,4 +316,21 @@ class SparkUnavailable(OncelakeError):
     code = "spark_unavailable"
     retry = Retry.HELPS
     says = "Spark cannot start: {problem}"
+    hint = "{next}"
+
+
+class ProverUnavailable(OncelakeError):
+    """A level of proof needs something that is not there."""
+
+    code = "prover_unavailable"
+    says = "this cannot be proven here: {problem}"
+    hint = "{next}"
+
+
+class NothingToProve(OncelakeError):
+    """The clean run, which every other is compared with, did not end well."""
+
+    code = "nothing_to_prove"
+    retry = Retry.UNKNOWN
+    says = "the clean run of {job} in the sandbox failed, so there is nothing to compare with: {problem}"
     hint = "{next}"

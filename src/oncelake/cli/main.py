@@ -38,26 +38,36 @@ def cli(ctx: click.Context, project: str | None, profile: str | None) -> None:
     ctx.obj = {"project": project, "profile": profile}
 
 
-def _project_options(command: Callable[..., Any]) -> Callable[..., None]:
-    """Options of every command that works on a project, which is opened here."""
+def _lazy_project_options(command: Callable[..., Any]) -> Callable[..., None]:
+    """Options of every command; it gets a function that opens the project, for it may do without one."""
 
     @click.option("--project", "-p", default=None, metavar="DIR", help="The project's folder.")
     @click.option("--profile", default=None, help="A profile of oncelake.yaml.")
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
     @wraps(command)
-    def opened(project: str | None, profile: str | None, as_json: bool, **options: Any) -> None:
+    def answered(project: str | None, profile: str | None, as_json: bool, **options: Any) -> None:
         ctx = click.get_current_context()
         shown = output.Output(as_json)
+        folder = project or ctx.obj["project"] or "."
         try:
-            folder = project or ctx.obj["project"] or "."
-            code = command(once.open(folder, profile or ctx.obj["profile"]), shown, **options)
+            code = command(lambda: once.open(folder, profile or ctx.obj["profile"]), shown, **options)
         except once.OncelakeError as error:
             code = shown.error(error)
         except KeyboardInterrupt:
             code = shown.interrupted()
         ctx.exit(code)
 
-    return opened
+    return answered
+
+
+def _project_options(command: Callable[..., Any]) -> Callable[..., None]:
+    """Options of every command that works on a project, which is opened first."""
+
+    @wraps(command)
+    def opened(opening: Callable[[], once.Project], shown: output.Output, **options: Any) -> Any:
+        return command(opening(), shown, **options)
+
+    return _lazy_project_options(opened)
 
 
 def _range_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,6 +77,22 @@ def _range_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--from", "start", metavar="A", help="Start of a range."),
         click.option("--date", metavar="D", help="One interval: the one that starts there."),
         click.argument("names", nargs=-1),
+    ):
+        command = option(command)
+    return command
+
+
+def _effort_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that say how much a proof tries."""
+    level = click.Choice(["calls", "steps"])
+    for option in (
+        click.option("--case", metavar="CASE", help="Only this case, as a violation names it."),
+        click.option("--level", type=level, help="calls: every file call (Linux, C compiler). steps: named points."),
+        click.option("--seed", type=int, default=0, show_default=True, help="What a sample is chosen by."),
+        click.option("--points", type=click.IntRange(min=1), help="At most so many crash states, a fair sample."),
+        click.option("--minutes", type=click.FloatRange(min=0), help="At most so long, every scenario its share."),
+        click.option("--kills", type=click.IntRange(min=0), default=3, show_default=True, help="Real SIGKILLs."),
+        click.option("--faults", type=click.IntRange(min=0), default=12, show_default=True, help="Failing calls."),
     ):
         command = option(command)
     return command
@@ -134,6 +160,45 @@ def status(project: once.Project, shown: output.Output, names: tuple[str, ...]) 
 def history(project: once.Project, shown: output.Output, target: str, limit: int | None) -> int:
     """Show who wrote what to a table, when, under which marker. Starts no Spark."""
     return shown.history(target, project.history(target, limit))
+
+
+@cli.command()
+@click.option("--script", type=click.Path(), help="A PySpark script instead of a pipeline; its arguments after --.")
+@click.option("--table", "tables", multiple=True, metavar="PATH", help="A Delta table the script writes.")
+@click.option("--exclude", multiple=True, metavar="[TABLE:]COLUMN", help="A column left out of the comparison.")
+@click.option("--junit", type=click.Path(), help="Write a JUnit report.")
+@click.option("--certificate", type=click.Path(), help="Write the verdict to a file that can be checked in.")
+@_effort_options
+@_range_options
+@_lazy_project_options
+def prove(opening: Callable[[], once.Project], shown: output.Output, names: tuple[str, ...], **options: Any) -> int:
+    """Kill a pipeline everywhere, run it again, and compare its tables with those of one clean run.
+
+    It runs in a sandbox; real tables are only read. Exit code 3 means that a case was found that breaks it.
+    """
+    from oncelake.cli.proofs import Asked, prove_asked
+
+    span = _checked({key: options.pop(key) for key in ("date", "start", "end")})
+    files = {key: options.pop(key) for key in ("junit", "certificate")}
+    asked = Asked(names, options.pop("script"), options.pop("tables"), options.pop("exclude"), span, options)
+    return prove_asked(opening, asked, shown, **files)
+
+
+@cli.command()
+@click.argument("target")
+@click.option("--exclude", multiple=True, metavar="COLUMN", help="A column left out.")
+@click.option("--quick", is_flag=True, help="Hardly dearer than a scan, without the strict one's bound.")
+@click.option("--version", type=click.IntRange(min=0), help="An older version of the table.")
+@click.option("--against", metavar="OTHER", help="Another table: say whether and where they differ.")
+@_lazy_project_options
+def fingerprint(opening: Callable[[], once.Project], shown: output.Output, target: str, **options: Any) -> int:
+    """Print what a table holds as one short text: equal for equal content, whatever the order.
+
+    TARGET is a table of the project, or the path of a Delta table. With --against, exit code 3 says they differ.
+    """
+    from oncelake.cli.proofs import print_fingerprint
+
+    return print_fingerprint(opening, target, shown, **options)
 
 
 @cli.command()

@@ -1,0 +1,182 @@
+"""Watching every call that changes a file, in Python and JVM: the library `calls.c`, built on demand, and its controls."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import mmap
+import os
+import platform
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from oncelake.errors import ProverUnavailable
+from oncelake.lake.jars import cache_folder
+
+_SOURCE = Path(__file__).with_name("calls.c")
+_PATH, _FOLDERS, _JVMS = 4096, 16, 16
+NOTHING, KILL, FAIL, LOSE, STOP = range(5)
+PYTHON, JVM = 1, 2
+KINDS = ("", "create", "write", "truncate", "mkdir", "rename", "link", "unlink", "rmdir", "symlink")
+ERRORS = {name: getattr(errno, name) for name in ("ENOSPC", "EIO", "EACCES")}
+_RECORD = struct.Struct("<QQQIIIIII")
+
+
+class _Page(ctypes.Structure):
+    """The beginning of `struct control` in calls.c; what follows belongs to the library."""
+
+    _fields_ = (
+        ("on", ctypes.c_uint32),
+        ("action", ctypes.c_uint32),
+        ("count", ctypes.c_uint64),
+        ("at", ctypes.c_uint64),
+        ("error", ctypes.c_uint32),
+        ("onwards", ctypes.c_uint32),
+        ("who", ctypes.c_uint32),
+        ("driver", ctypes.c_uint32),
+        ("acted", ctypes.c_uint32),
+        ("epoch", ctypes.c_uint32),
+        ("jvms", ctypes.c_uint32 * _JVMS),
+        ("folders", ctypes.c_uint32),
+        ("journal", ctypes.c_char * _PATH),
+        ("folder", ctypes.c_char * _PATH * _FOLDERS),
+    )
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call that changed something: its number, its paths, and where in the journal its bytes are."""
+
+    number: int
+    kind: str
+    path: str
+    to: str = ""
+    offset: int = 0
+    length: int = 0
+    position: int = 0
+    jvm: bool = False
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Act:
+    """What to do at the n-th call: kill somebody, let it fail, lose its answer, or stop the process there."""
+
+    at: int = 0
+    action: int = NOTHING
+    who: int = 0
+    error: int = 0
+    onwards: bool = False
+
+
+def compiler() -> str | None:
+    """A C compiler on a machine where the library works; None where there is none."""
+    if sys.platform != "linux":
+        return None
+    return next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
+
+
+def library() -> Path:
+    """The built library, from the cache if it is there."""
+    digest = hashlib.sha256(_SOURCE.read_bytes() + platform.machine().encode()).hexdigest()[:12]
+    built = cache_folder() / f"calls-{digest}.so"
+    if built.is_file():
+        return built
+    found = compiler()
+    if found is None:
+        raise ProverUnavailable(
+            problem="the level calls needs Linux and a C compiler", next="oncelake prove --level steps"
+        )
+    built.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=built.parent) as scratch:
+        made = Path(scratch) / built.name
+        command = [found, "-O2", "-shared", "-fPIC", "-o", str(made), str(_SOURCE), "-ldl", "-lpthread"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines()[:1]
+            problem = f"the call recorder cannot be built: {''.join(said)}"
+            raise ProverUnavailable(problem=problem, next="oncelake prove --level steps")
+        made.replace(built)
+    return built
+
+
+class Controls:
+    """The control page of one process tree: which folders are watched, and what happens at which call."""
+
+    def __init__(self, file: Path) -> None:
+        """Make the page. Processes started with `environment` share it."""
+        self.file = file
+        file.write_bytes(bytes(ctypes.sizeof(_Page) + 4096))
+        with file.open("r+b") as opened:
+            self._memory = mmap.mmap(opened.fileno(), 0)
+        self._page = _Page.from_buffer(self._memory)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process tree needs to be watched."""
+        return {"LD_PRELOAD": str(library()), "ONCELAKE_CALLS": str(self.file)}
+
+    @property
+    def acted(self) -> bool:
+        """Whether the number was reached."""
+        return bool(self._page.acted)
+
+    @property
+    def jvms(self) -> list[int]:
+        """The JVMs of the tree, those that have ended too."""
+        return [pid for pid in self._page.jvms if pid]
+
+    def drive(self, pid: int) -> None:
+        """Note which process is the Python that drives."""
+        self._page.driver = pid
+
+    def watch(self, folders: Sequence[str]) -> None:
+        """Choose the folders below which calls count."""
+        self._page.folders = len(folders)
+        for index, folder in enumerate(folders):
+            self._page.folder[index].value = os.fsencode(folder)
+
+    @contextmanager
+    def watching(self, journal: Path, act: Act | None = None) -> Iterator[None]:
+        """Number every call inside the block, write it to the journal, and act where asked to."""
+        act, page = act or Act(), self._page
+        journal.touch()
+        page.journal = os.fsencode(journal)
+        page.epoch += 1
+        page.count, page.at, page.action, page.who = 0, act.at, act.action, act.who
+        page.error, page.onwards, page.acted = act.error, act.onwards, 0
+        page.on = 1
+        try:
+            yield
+        finally:
+            page.on = 0
+
+    def close(self) -> None:
+        """Let go of the page."""
+        del self._page
+        self._memory.close()
+
+
+def read_journal(journal: Path) -> list[Call]:
+    """The calls of a journal, in their order. A last record that a kill cut short is left out."""
+    data = journal.read_bytes()
+    calls: list[Call] = []
+    at = 0
+    while at + _RECORD.size <= len(data):
+        number, offset, length, kind, failed, jvm, first, second, _ = _RECORD.unpack_from(data, at)
+        names = at + _RECORD.size
+        position = names + first + second
+        if position + length > len(data):
+            break
+        path, to = os.fsdecode(data[names : names + first]), os.fsdecode(data[names + first : position])
+        calls.append(Call(number, KINDS[kind], path, to, offset, length, position, bool(jvm), bool(failed)))
+        at = position + length
+    return calls

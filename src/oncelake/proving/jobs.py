@@ -1,0 +1,244 @@
+"""What is under proof, as the process that runs it sees it: a pipeline of a project, or any PySpark script."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from copy import copy
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+import oncelake as once
+from oncelake import points
+from oncelake.contracts import Pins, Reading, Source
+from oncelake.work import Plan, Planned, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Job(Protocol):
+    """Something that can be run again and again."""
+
+    @property
+    def tables(self) -> Mapping[str, str]:
+        """The tables it writes, and where they are."""
+        ...
+
+    def session(self) -> SparkSession:
+        """The session it runs in."""
+        ...
+
+    def warm(self) -> None:
+        """Start what can be started before it runs."""
+        ...
+
+    def run(self, ask: Mapping[str, Any]) -> dict[str, Any]:
+        """Run it as asked, and say what came of it."""
+        ...
+
+
+class Stopped(BaseException):
+    """The process ends here, as far as the ring can tell: nothing in it catches this."""
+
+
+class PipelineJob:
+    """A pipeline of a project whose lake is a folder of the sandbox."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        """Load the project; Spark starts with the first run."""
+        self.spec = spec
+        self.name: str = spec["name"]
+        self.project = self._open(spec["root"], None)
+        self.tables = {t: self.project.address.table(t) for t in self.project.pipelines[self.name].writes_tables}
+
+    def _open(self, root: str, spark: SparkSession | None) -> once.Project:
+        project = once.open(self.spec["root"], self.spec["profile"], spark).in_sandbox(self.spec["lake"], self.name)
+        project.address = replace(project.address, root=root)
+        project.settings = replace(project.settings, patience=self.spec["patience"])
+        return project
+
+    def session(self) -> SparkSession:
+        """The project's own."""
+        return self.project.session()
+
+    def warm(self) -> None:
+        """Start the session."""
+        self.session()
+
+    def run(self, ask: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the spans asked for, one after the other, in one thread or in several at once."""
+        reached: list[str] = []
+        with _set(self.session(), ask.get("settings", {})), _stopping(reached, ask.get("stop_at")) as stopped:
+            if (threads := ask.get("threads", 1)) > 1:
+                with ThreadPoolExecutor(threads) as pool:
+                    reports = [r for each in pool.map(lambda _: self._reports(ask), range(threads)) for r in each]
+            else:
+                reports = self._until_stopped(ask)
+        works = [work.document() for report in reports for work in report.works]
+        return {"works": works, "reached": reached, "stopped": stopped()}
+
+    def _until_stopped(self, ask: Mapping[str, Any]) -> list[Report]:
+        try:
+            return self._reports(ask)
+        except Stopped:
+            return []
+
+    def _reports(self, ask: Mapping[str, Any]) -> list[Report]:
+        project = self._open(ask["root"], self.session()) if ask.get("root") else self.project
+        project.settings = replace(project.settings, patience=ask.get("patience", self.spec["patience"]))
+        if number := ask.get("scatter"):
+            project = _scattering(project, self.name, number)
+        now = datetime.fromisoformat(self.spec["now"])
+        reports = []
+        for start, end in ask["spans"]:
+            plan = project.plan(self.name, start=start, end=end, now=now)
+            reports.append(project.carry_out(_next_generation(plan, project) if ask.get("restate") else plan))
+        return reports
+
+
+@dataclass(frozen=True)
+class _Scattered:
+    """A source whose rows come in another order and in other tasks: as a bag they are the same."""
+
+    source: Source
+    number: int
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.source, name)
+
+    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> DataFrame:
+        return self.source.read(session, reading, pins).repartition(self.number)
+
+
+def _scattering(project: once.Project, name: str, number: int) -> once.Project:
+    pipeline = project.pipelines[name]
+    reads = {key: _Scattered(source, number) for key, source in pipeline.reads.items()}
+    scattering = copy(project)
+    scattering.pipelines = {**project.pipelines, name: replace(pipeline, reads=reads)}
+    return scattering
+
+
+def _next_generation(plan: Plan, project: once.Project) -> Plan:
+    """The same works, meant to be done again."""
+
+    def lifted(item: Planned) -> Planned:
+        pattern, number = project.pipelines[item.pipeline].pattern(item.target), item.generation + 1
+        marker = pattern.marker(item.pipeline, item.work.slice, number)
+        return Planned(replace(item.work, generation=number, marker=marker), "run", "restated")
+
+    return replace(plan, works=tuple(lifted(item) for item in plan.works))
+
+
+@contextmanager
+def _stopping(reached: list[str], stop_at: int | None) -> Iterator[Callable[[], str | None]]:
+    """Note every point that is reached, and stop at the n-th."""
+
+    def on_reach(point: str) -> None:
+        reached.append(point)
+        if len(reached) == stop_at:
+            raise Stopped
+
+    points.watch(on_reach)
+    try:
+        yield lambda: reached[-1] if stop_at and len(reached) == stop_at else None
+    finally:
+        points.watch(None)
+
+
+class ScriptJob:
+    """A script, run as `python script args` would, again and again in one process. Its session is kept warm."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        """Nothing is started before the first run."""
+        self.script: str = spec["script"]
+        self.arguments: Sequence[str] = spec["arguments"]
+        self.tables = dict(spec["tables"])
+        os.chdir(spec["folder"])
+
+    def session(self) -> SparkSession:
+        """The session the script made, or one of ours if it made none."""
+        from oncelake.lake.session import open_session
+
+        return open_session({})
+
+    def warm(self) -> None:
+        """Nothing: the script makes its own session."""
+
+    def run(self, ask: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the script from its first line."""
+        problem = None
+        with _as_main(self.script, self.arguments), _kept_session(ask.get("settings")):
+            try:
+                runpy.run_path(self.script, run_name="__main__")
+            except SystemExit as ended:
+                problem = None if ended.code in (None, 0) else f"exit {ended.code}"
+            except Exception as error:  # noqa: BLE001  whatever it raised is its outcome
+                from oncelake.lake.conflicts import gist
+
+                problem = f"{type(error).__name__}: {gist(error)}"
+        outcome = "committed" if problem is None else "failed"
+        return {"works": [{"outcome": outcome, "error": problem}], "reached": [], "stopped": None}
+
+
+@contextmanager
+def _as_main(script: str, arguments: Sequence[str]) -> Iterator[None]:
+    before = sys.argv[:], sys.path[:], os.getcwd()
+    sys.argv[:] = [script, *arguments]
+    sys.path.insert(0, os.path.dirname(script))
+    try:
+        yield
+    finally:
+        sys.argv[:], sys.path[:] = before[0], before[1]
+        os.chdir(before[2])
+
+
+@contextmanager
+def _kept_session(settings: Mapping[str, str] | None) -> Iterator[None]:
+    """Let `spark.stop()` do nothing, for the next run needs the session; and undo what the script set, for it is gone."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    before = dict(active.conf.getAll) if active is not None else {}
+    stop = SparkSession.stop
+    SparkSession.stop = lambda self: None  # type: ignore[method-assign]  # noqa: ARG005
+    try:
+        with _set(active, settings or {}) if active is not None else nullcontext():
+            yield
+    finally:
+        SparkSession.stop = stop  # type: ignore[method-assign]
+        if active is not None:
+            _put_back(active, before, dict(active.conf.getAll))
+
+
+@contextmanager
+def _set(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Some settings inside the block; afterwards these are as they were."""
+    before = {key: value for key, value in dict(session.conf.getAll).items() if key in settings}
+    for key, value in settings.items():
+        session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        _put_back(session, before, settings)
+
+
+def _put_back(session: SparkSession, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    changed = [key for key in now.keys() | before.keys() if now.get(key) != before.get(key)]
+    for key in filter(session.conf.isModifiable, changed):
+        if key in before:
+            session.conf.set(key, before[key])
+        else:
+            session.conf.unset(key)
+
+
+def make_job(spec: Mapping[str, Any]) -> Job:
+    """The job a specification describes."""
+    return PipelineJob(spec) if spec["kind"] == "pipeline" else ScriptJob(spec)

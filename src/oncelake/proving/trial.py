@@ -1,0 +1,167 @@
+"""A subject as the prover holds it: a process group that is asked, watched, killed and cleaned up after."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from oncelake.errors import ProverUnavailable
+from oncelake.proving.calls import Act, Controls
+from oncelake.proving.views import View
+
+
+class Died(Exception):
+    """The subject is gone: it was killed, which is what it is for."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a subject is started with."""
+
+    sandbox: Path
+    level: str
+    views: Sequence[View] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Trial:
+    """One subject, started and waiting to be asked."""
+
+    _number = 0
+
+    def __init__(self, setting: Setting) -> None:
+        """Start the process; it gets ready while the prover goes on."""
+        Trial._number += 1
+        self.number = Trial._number
+        self._folder = setting.sandbox / "subjects" / str(self.number)
+        self._folder.mkdir(parents=True)
+        self.controls = Controls(self._folder / "controls") if setting.level == "calls" else None
+        watched = self.controls.environment if self.controls else {}
+        views = json.dumps([asdict(view) for view in setting.views])
+        inner, self._asks = os.pipe()
+        self._answers, outer = os.pipe()
+        command = [sys.executable, "-m", "oncelake.proving.subject", views, str(inner), str(outer)]
+        self._log = (self._folder / "output").open("wb")
+        self.process = subprocess.Popen(
+            command,
+            env={**os.environ, **setting.environment, **watched},
+            pass_fds=(inner, outer),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+        )
+        os.close(inner)
+        os.close(outer)
+        if self.controls:
+            self.controls.drive(self.process.pid)
+        self._unread = b""
+        self._opened: Mapping[str, Any] | None = None
+
+    def open(self, job: Mapping[str, Any], folders: Sequence[str]) -> Trial:
+        """Give it a job; it loads it while the prover goes on."""
+        if self.controls:
+            self.controls.watch(folders)
+        self._opened = job
+        return self
+
+    @property
+    def journal(self) -> Path:
+        """A file for the calls of the next watched run."""
+        number = len(list(self._folder.glob("journal-*")))
+        return self._folder / f"journal-{number}"
+
+    def ask(self, do: str, **more: Any) -> dict[str, Any]:
+        """Ask, and wait for the answer. Died if the process ended instead."""
+        self.begin(do, **more)
+        return self.answer()
+
+    def begin(self, do: str, **more: Any) -> None:
+        """Ask without waiting."""
+        if self._opened is not None:
+            job, self._opened = self._opened, None
+            self.ask("open", job=job)
+        with suppress(BrokenPipeError):
+            os.write(self._asks, json.dumps({"do": do, **more}).encode() + b"\n")
+
+    def answer(self) -> dict[str, Any]:
+        """The answer to the oldest question."""
+        while b"\n" not in self._unread:
+            part = os.read(self._answers, 65536)
+            if not part:
+                raise Died(self.said)
+            self._unread += part
+        line, _, self._unread = self._unread.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise ProverUnavailable(problem=answer["error"], next=f"look into {self._log.name}")
+        return answer
+
+    def watched(self, journal: Path, act: Act, do: str, **more: Any) -> dict[str, Any]:
+        """Ask while calls are numbered and written down, and something may happen at one of them."""
+        assert self.controls is not None
+        with self.controls.watching(journal, act):
+            return self.ask(do, **more)
+
+    def wait_until_acted(self, seconds: float) -> bool:
+        """Wait until the number was reached, or until there is an answer because it never will be."""
+        assert self.controls is not None
+        deadline = time.monotonic() + seconds
+        while not self.controls.acted and time.monotonic() < deadline:
+            if self._unread or select.select([self._answers], [], [], 0.02)[0]:
+                break
+        return self.controls.acted
+
+    @property
+    def said(self) -> str:
+        """The end of what the process printed."""
+        return Path(self._log.name).read_text(errors="replace")[-2000:]
+
+    def kill(self) -> None:
+        """Kill the Python that drives, and nobody else."""
+        self.process.kill()
+        self.process.wait()
+
+    def wake(self) -> None:
+        """Let whoever stopped go on."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGCONT)
+
+    def wait_until_gone(self, seconds: float) -> None:
+        """Wait until the JVMs have ended, for one that outlives its Python may still commit."""
+        deadline = time.monotonic() + seconds
+        while any(_alive(jvm) for jvm in self._jvms) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+    @property
+    def _jvms(self) -> list[int]:
+        return self.controls.jvms if self.controls else []
+
+    def close(self) -> None:
+        """End the process and all it started, and wait until they are gone."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.wait_until_gone(10)
+        for file in (self._asks, self._answers):
+            with suppress(OSError):
+                os.close(file)
+        self._asks = self._answers = -1
+        self._log.close()
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
