@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["pytester"]
 sys.path.insert(0, str(Path(__file__).parent))
 # Short sessions are bound by start-up and compilation: the quick compiler halves their cost.
 FAST = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "2"}
