@@ -1,0 +1,346 @@
+"""Bugs, seeded into small jobs and into the product: each breaks a promise, and the prover must say which case shows it."""
+
+from dataclasses import dataclass, field
+
+PROJECT = """
+import itertools
+import time
+import uuid
+from pathlib import Path
+
+import oncelake as once
+import sabotage
+from oncelake.identity import Marker
+from pyspark.sql import functions as F
+
+sabotage.mend()
+broken = sabotage.broken
+{broken}
+
+@once.pipeline(
+    every="day", start="2024-03-14",
+    reads=once.files("landing/{{start:%Y-%m-%d}}/*.json", schema="id long, amount double, at string, region string"),
+    writes={writes},
+)
+def orders(files):
+    at = F.to_timestamp("at")
+    frame = files.select("id", "amount", "region", at.alias("ordered_at"), F.to_date(at).alias("day"))
+    {returns}
+"""
+APPEND = 'once.append("silver.orders")'
+REPLACE = 'once.replace_interval("silver.orders", time="ordered_at")'
+EVERY_PATTERN = ("append", "replace_interval", "replace_partitions")
+
+
+@dataclass(frozen=True)
+class Tooth:
+    """A bug in a pipeline or in the product beneath it, and the scenarios that may show it."""
+
+    found_by: tuple[str, ...]
+    writes: str = APPEND
+    returns: str = "return frame"
+    broken: str = ""
+
+    @property
+    def pipelines(self):
+        return PROJECT.format(broken=self.broken, writes=self.writes, returns=self.returns)
+
+
+@dataclass(frozen=True)
+class Script:
+    """A bug in a script without a line of oncelake."""
+
+    found_by: tuple[str, ...]
+    code: str
+    filled: bool = False
+    folders: tuple[str, ...] = ()
+    effort: dict = field(default_factory=dict)
+
+
+def marked(replacement):
+    """Another marker in every pattern."""
+    lines = [f'broken("oncelake.patterns.{name}", "marker", {replacement})' for name in EVERY_PATTERN]
+    return "\n".join(lines)
+
+
+PIPELINES = {
+    "a random key": Tooth(("clean",), returns='return frame.withColumn("key", F.expr("uuid()"))'),
+    "a clock in a column": Tooth(("clean",), returns='return frame.withColumn("loaded_at", F.current_timestamp())'),
+    "a clock of Python in a key": Tooth(("clean",), returns='return frame.withColumn("key", F.lit(time.time_ns()))'),
+    "an attempt counted in a row": Tooth(
+        ("clean",),
+        broken="attempts = itertools.count()",
+        returns='return frame.withColumn("attempt", F.lit(next(attempts)))',
+    ),
+    "a key made of the number of the task": Tooth(
+        ("layout",), returns='return frame.withColumn("key", F.monotonically_increasing_id())'
+    ),
+    "dedup without a total order": Tooth(("layout",), returns='return frame.dropDuplicates(["region"])'),
+    "the first row of a group without an order": Tooth(
+        ("layout",),
+        writes='once.append("silver.orders")',
+        returns='return frame.groupBy("region").agg(F.first("id").alias("id"), F.min("day").alias("day"))',
+    ),
+    "a sum of floats in whatever order": Tooth(
+        ("layout",), returns='return frame.groupBy("day").agg(F.sum("amount").alias("amount"))'
+    ),
+    "a setting leaked into the session": Tooth(
+        ("clean",),
+        returns="""spark = frame.sparkSession
+    mode = spark.conf.get("spark.nightly.mode", "first")
+    spark.conf.set("spark.nightly.mode", "again")
+    return frame.withColumn("mode", F.lit(mode))""",
+    ),
+    "no marker": Tooth(
+        ("twice",),
+        broken="""
+from oncelake.recovery import Settled
+def unmarked(real, frame, stamp):
+    return frame.write.format("delta")
+def believed(real, work, path, attempt, problem=""):
+    return Settled(done=attempt is not None, ours=True)
+broken("oncelake.lake.verbs", "_writer", unmarked)
+broken("oncelake.running", "settle", believed)
+""",
+    ),
+    "a marker after the write": Tooth(
+        ("crash",),
+        broken="""
+def in_two(real, frame, path, stamp):
+    frame.write.format("delta").mode("append").save(path)
+    real(frame.limit(0), path, stamp)
+broken("oncelake.lake.verbs", "append", in_two)
+""",
+    ),
+    "a marker before the write": Tooth(
+        ("crash",),
+        broken="""
+def in_two(real, frame, path, stamp):
+    real(frame.limit(0), path, stamp)
+    frame.write.format("delta").mode("append").save(path)
+broken("oncelake.lake.verbs", "append", in_two)
+""",
+    ),
+    "a date as version": Tooth(
+        ("order",),
+        broken="""
+def dated(real, pipeline, target, slice_, generation):
+    return Marker("once/orders/silver.orders/whole", int(f"{slice_.start:%Y%m%d}"))
+"""
+        + marked("dated"),
+    ),
+    "a version used again": Tooth(
+        ("order",),
+        broken="""
+def again(real, pipeline, target, slice_, generation):
+    return Marker("once/orders/silver.orders/whole", 1)
+"""
+        + marked("again"),
+    ),
+    "the time as version": Tooth(
+        ("race", "kill"),
+        broken="""
+def timed(real, *args):
+    return Marker(real(*args).app_id, time.time_ns())
+"""
+        + marked("timed"),
+    ),
+    "a random identity": Tooth(
+        ("twice",),
+        broken="""
+def random(real, *args):
+    return Marker(f"once/orders/silver.orders/{uuid.uuid4()}", 1)
+"""
+        + marked("random"),
+    ),
+    "a ledger written first and believed": Tooth(
+        ("crash",),
+        broken="""
+from oncelake.recovery import Settled
+def noted(path, work):
+    return Path(path).parent / "_done" / work.marker.app_id.replace("/", "-")
+def written(real, frame, pattern, writing):
+    note = noted(writing.path, writing.work)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.touch()
+    return real(frame, pattern, writing)
+def believed(real, work, path, attempt, problem=""):
+    found = real(work, path, attempt, problem)
+    return found if found.done else Settled(done=noted(path, work).exists())
+broken("oncelake.running", "write_work", written)
+broken("oncelake.running", "settle", believed)
+""",
+    ),
+    "a replace in two commits": Tooth(
+        ("reader",),
+        writes=REPLACE,
+        broken="""
+def in_two(real, frame, path, predicate, stamp):
+    from delta.tables import DeltaTable
+    DeltaTable.forPath(frame.sparkSession, path).delete(predicate)
+    real(frame, path, predicate, stamp)
+broken("oncelake.lake.verbs", "replace", in_two)
+""",
+    ),
+    "delete, then append": Tooth(
+        ("reader",),
+        writes=REPLACE,
+        broken="""
+from oncelake.lake import verbs
+def in_two(real, frame, path, predicate, stamp):
+    from delta.tables import DeltaTable
+    DeltaTable.forPath(frame.sparkSession, path).delete(predicate)
+    verbs.append(frame, path, stamp)
+broken("oncelake.lake.verbs", "replace", in_two)
+""",
+    ),
+    "truncate, then load": Tooth(
+        ("reader",),
+        writes='once.overwrite("silver.orders")',
+        broken="""
+from oncelake.lake import verbs
+def in_two(real, frame, path, stamp):
+    from delta.tables import DeltaTable
+    DeltaTable.forPath(frame.sparkSession, path).delete()
+    verbs.append(frame, path, stamp)
+broken("oncelake.lake.verbs", "overwrite", in_two)
+""",
+    ),
+    "an older reload in the place of a newer": Tooth(
+        ("order",),
+        writes='once.overwrite("silver.orders")',
+        broken="""
+from oncelake.identity import marker
+broken("oncelake.patterns.overwrite", "reload_marker", lambda real, *args: marker(*args))
+def done(real, self, log, pipeline, start, grid):
+    return log.done_intervals(pipeline, self.target)
+broken("oncelake.patterns.overwrite", "Overwrite.done", done)
+""",
+    ),
+    "an interval with its end": Tooth(
+        ("order", "restate"),
+        writes=REPLACE,
+        broken="""
+def wide(real, column, kind, interval):
+    return real(column, kind, interval).replace("` < ", "` <= ")
+broken("oncelake.patterns.replace_interval", "inside", wide)
+""",
+    ),
+    "a predicate from an f-string": Tooth(
+        ("order", "restate"),
+        writes='once.replace_interval("silver.orders", time="ordered_at", within={"shop": "EU\') OR (\'1\'=\'1"})',
+        returns="""return frame.withColumn("shop", F.lit("EU') OR ('1'='1"))""",
+        broken="""
+broken("oncelake.lake.literals", "text_literal", lambda real, text: f"'{text}'")
+""",
+    ),
+    "a dynamic overwrite that leaves stale rows": Tooth(
+        ("late",),
+        writes='once.replace_partitions("silver.orders", by=["day", "region"])',
+        broken="""
+from oncelake.lake import verbs
+def dynamic(real, frame, writing, predicate, shown):
+    writer = verbs._writer(frame, writing.stamp).mode("overwrite")
+    writer.option("partitionOverwriteMode", "dynamic").save(writing.path)
+broken("oncelake.patterns.replace_partitions", "replace", dynamic)
+""",
+    ),
+    "a write that is tried again unasked": Tooth(
+        ("lost",),
+        broken="""
+def again(real, frame, path, stamp):
+    try:
+        frame.write.format("delta").option("userMetadata", "first").mode("append").save(path)
+    except Exception:
+        frame.write.format("delta").option("userMetadata", "again").mode("append").save(path)
+    real(frame.limit(0), path, stamp)
+broken("oncelake.lake.verbs", "append", again)
+""",
+    ),
+}
+
+HEAD = """
+import sys, time
+from pyspark.sql import SparkSession, functions as F
+spark = SparkSession.builder.getOrCreate()
+orders = spark.range(10).selectExpr("id", "id * 2 AS amount")
+path = sys.argv[1]
+"""
+SCRIPTS = {
+    "an append": Script(("twice",), 'orders.write.format("delta").mode("append").save(path)'),
+    "an append with the time as version": Script(
+        ("twice",),
+        """
+writer = orders.write.format("delta").option("txnAppId", "nightly").option("txnVersion", time.time_ns())
+writer.mode("append").save(path)
+""",
+    ),
+    "a merge that adds": Script(
+        ("twice",),
+        """
+from delta.tables import DeltaTable
+table = DeltaTable.forPath(spark, path).alias("t")
+found = table.merge(orders.alias("s"), "t.id = s.id").whenMatchedUpdate(set={"amount": "t.amount + s.amount"})
+found.whenNotMatchedInsertAll().execute()
+""",
+        filled=True,
+    ),
+    "a merge on a key that may be null": Script(
+        ("twice",),
+        """
+from delta.tables import DeltaTable
+source = orders.withColumn("id", F.expr("nullif(id, 3)"))
+found = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+found.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+""",
+        filled=True,
+    ),
+    "a delete, then an append": Script(
+        ("reader",),
+        """
+from delta.tables import DeltaTable
+DeltaTable.forPath(spark, path).delete("id < 10")
+orders.write.format("delta").mode("append").save(path)
+""",
+        filled=True,
+    ),
+    "a check by count": Script(
+        ("reader", "crash"),
+        """
+from delta.tables import DeltaTable
+there = spark.read.format("delta").load(path).count() if DeltaTable.isDeltaTable(spark, path) else 0
+if there < 10:
+    for part in (orders.where("id < 5"), orders.where("id >= 5")):
+        part.write.format("delta").mode("append").save(path)
+""",
+    ),
+    "a table that is there and so is done": Script(
+        ("crash",),
+        """
+from delta.tables import DeltaTable
+if not DeltaTable.isDeltaTable(spark, path):
+    orders.limit(0).write.format("delta").save(path)
+    orders.write.format("delta").mode("append").save(path)
+""",
+    ),
+    "an anti-join, then an append": Script(
+        ("race",),
+        """
+there = spark.read.format("delta").load(path).select("id")
+orders.join(there, "id", "left_anti").write.format("delta").mode("append").save(path)
+""",
+        filled=True,
+    ),
+    "a stream without a marker": Script(
+        ("crash",),
+        """
+spark.conf.set("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
+def each(batch, number):
+    batch.write.format("delta").mode("append").save(path)
+stream = spark.readStream.schema("id long, amount long").json(sys.argv[2]).writeStream.foreachBatch(each)
+stream.option("checkpointLocation", sys.argv[3]).trigger(availableNow=True).start().awaitTermination()
+""",
+        folders=("checkpoint",),
+        effort={"points": 400},
+    ),
+}
