@@ -1,0 +1,68 @@
+"""How fast states are proven, and what recording costs against a run that is not recorded."""
+
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+
+from bench.clock import best_of, figure
+from bench.days import make_project
+from oncelake.proving.calls import Act
+from oncelake.proving.proof import Prover
+from oncelake.proving.trial import Setting, Trial
+
+DAYS = (["2024-03-01", "2024-03-02"], ["2024-03-02", "2024-03-03"])
+STATES_ONLY = {"kills": 0, "faults": 0, "recoveries": 0, "zombies": 0, "threads": ()}
+
+
+def measure():
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve() / "project"
+        root.mkdir()
+        make_project(root, 2)
+        states, seconds = _states(root)
+        times = _recording(root, Path(folder).resolve())
+    return [
+        figure("crash states proven", round(states / seconds * 60, 1), "a minute", "≥ 20", states=states, all=seconds),
+        figure("recorded / unrecorded run", round(times["recorded"] / times["unrecorded"], 2), "×", "≤ 1.5", **times),
+    ]
+
+
+def _states(root):
+    """The states of a proof, and the seconds from the first to the end of the last."""
+    spent = []
+
+    def told(case, index, total):
+        spent.append((case.scenario, time.perf_counter()))
+
+    with Prover() as prover:
+        verdict = prover.prove(root, "orders", told=told, start=DAYS[0][0], end=DAYS[1][1], **STATES_ONLY)
+    assert verdict.verdict == "proven"
+    first = next(at for scenario, at in spent if scenario == "crash")
+    after = next(at for (before, _), (scenario, at) in pairwise(spent) if before == "crash" != scenario)
+    return verdict.states, after - first
+
+
+def _recording(root, folder):
+    """The same two works on a new lake, in a process that is recorded and in one that is not, taking turns."""
+    trials = {}
+    for level in ("calls", "steps"):
+        lake = folder / level / "lake"
+        spec = {"kind": "pipeline", "root": str(root), "profile": None, "name": "orders", "lake": str(lake)}
+        spec |= {"patience": 30, "now": "2025-01-01T00:00:00+00:00"}
+        trials[level] = (Trial(Setting(folder / level, level)).open(spec, [str(lake)]), lake)
+
+    def run(level):
+        trial, lake = trials[level]
+        lake.rename(lake.with_name(f"done-{time.monotonic_ns()}")) if lake.exists() else None
+        if level == "calls":
+            return trial.watched(trial.journal, Act(), "run", spans=DAYS)
+        return trial.ask("run", spans=DAYS)
+
+    try:
+        for level in trials:
+            assert {work["outcome"] for work in run(level)["works"]} == {"committed"}
+        return best_of(9, recorded=lambda: run("calls"), unrecorded=lambda: run("steps"))
+    finally:
+        for trial, _ in trials.values():
+            trial.close()
