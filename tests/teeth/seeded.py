@@ -1,6 +1,6 @@
 """Bugs, seeded into small jobs and into the product: each breaks a promise, and the prover must say which case shows it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 PROJECT = """
 import itertools
@@ -54,7 +54,6 @@ class Script:
     code: str
     filled: bool = False
     folders: tuple[str, ...] = ()
-    effort: dict = field(default_factory=dict)
 
 
 def marked(replacement):
@@ -138,7 +137,7 @@ def again(real, pipeline, target, slice_, generation):
         + marked("again"),
     ),
     "the time as version": Tooth(
-        ("race", "kill"),
+        ("twice",),
         broken="""
 def timed(real, *args):
     return Marker(real(*args).app_id, time.time_ns())
@@ -149,7 +148,7 @@ def timed(real, *args):
         ("twice",),
         broken="""
 def random(real, *args):
-    return Marker(f"once/orders/silver.orders/{uuid.uuid4()}", 1)
+    return Marker(f"once/orders/silver.orders/={uuid.uuid4()}", 1)
 """
         + marked("random"),
     ),
@@ -218,7 +217,7 @@ broken("oncelake.patterns.overwrite", "Overwrite.done", done)
 """,
     ),
     "an interval with its end": Tooth(
-        ("order", "restate"),
+        ("order",),
         writes=REPLACE,
         broken="""
 def wide(real, column, kind, interval):
@@ -227,7 +226,7 @@ broken("oncelake.patterns.replace_interval", "inside", wide)
 """,
     ),
     "a predicate from an f-string": Tooth(
-        ("order", "restate"),
+        ("order",),
         writes='once.replace_interval("silver.orders", time="ordered_at", within={"shop": "EU\') OR (\'1\'=\'1"})',
         returns="""return frame.withColumn("shop", F.lit("EU') OR ('1'='1"))""",
         broken="""
@@ -267,14 +266,6 @@ orders = spark.range(10).selectExpr("id", "id * 2 AS amount")
 path = sys.argv[1]
 """
 SCRIPTS = {
-    "an append": Script(("twice",), 'orders.write.format("delta").mode("append").save(path)'),
-    "an append with the time as version": Script(
-        ("twice",),
-        """
-writer = orders.write.format("delta").option("txnAppId", "nightly").option("txnVersion", time.time_ns())
-writer.mode("append").save(path)
-""",
-    ),
     "a merge that adds": Script(
         ("twice",),
         """
@@ -305,7 +296,7 @@ orders.write.format("delta").mode("append").save(path)
         filled=True,
     ),
     "a check by count": Script(
-        ("reader", "crash"),
+        ("crash",),
         """
 from delta.tables import DeltaTable
 there = spark.read.format("delta").load(path).count() if DeltaTable.isDeltaTable(spark, path) else 0
@@ -341,6 +332,5 @@ stream = spark.readStream.schema("id long, amount long").json(sys.argv[2]).write
 stream.option("checkpointLocation", sys.argv[3]).trigger(availableNow=True).start().awaitTermination()
 """,
         folders=("checkpoint",),
-        effort={"points": 400},
     ),
 }

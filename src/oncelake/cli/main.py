@@ -87,6 +87,7 @@ def _effort_options(command: Callable[..., Any]) -> Callable[..., Any]:
     level = click.Choice(["calls", "steps"])
     for option in (
         click.option("--case", metavar="CASE", help="Only this case, as a violation names it."),
+        click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Only this scenario, or these."),
         click.option("--level", type=level, help="calls: every file call (Linux, C compiler). steps: named points."),
         click.option("--seed", type=int, default=0, show_default=True, help="What a sample is chosen by."),
         click.option("--points", type=click.IntRange(min=1), help="At most so many crash states, a fair sample."),

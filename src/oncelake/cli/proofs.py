@@ -17,7 +17,7 @@ import oncelake as once
 from oncelake.cli.output import Output
 
 if TYPE_CHECKING:
-    from oncelake.proving.scenarios import Case
+    from oncelake.proving.cases import Case
 
 Opening = Callable[[], once.Project]
 

@@ -23,6 +23,7 @@ Every value is used once, because inside an array or a map Spark computes again 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -161,13 +162,12 @@ def _leaves(column: Column, kind: T.DataType) -> Iterator[tuple[Column, Column |
 
 def _flags(nulls: list[Column]) -> list[Column]:
     """The null flags, up to 32 in a word."""
-    words = []
-    for start in range(0, len(nulls), 32):
-        word = F.lit(0).cast("bigint")
-        for bit, null in enumerate(nulls[start : start + 32]):
-            word = word.bitwiseOR(F.when(null, F.lit(1 << bit).cast("bigint")).otherwise(F.lit(0).cast("bigint")))
-        words.append(word)
-    return words
+    return [
+        reduce(
+            Column.bitwiseOR, (F.shiftleft(null.cast("int"), bit) for bit, null in enumerate(nulls[start : start + 32]))
+        )
+        for start in range(0, len(nulls), 32)
+    ]
 
 
 def _plain(column: Column, kind: T.DataType) -> Column:

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Self
 import oncelake as once
 from oncelake.errors import Misuse, ProverUnavailable
 from oncelake.planning import choose
-from oncelake.proving import scenarios
+from oncelake.proving import crashes, scenarios
 from oncelake.proving.calls import compiler
+from oncelake.proving.cases import Case, spread
 from oncelake.proving.images import Image
 from oncelake.proving.laboratory import Laboratory
 from oncelake.proving.preparing import prepare_pipeline, prepare_script, spark_environment
-from oncelake.proving.scenarios import Case, spread
 from oncelake.proving.trial import Setting, Trial
 from oncelake.proving.verdict import Count, Verdict, Violation
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 LEVELS = ("calls", "steps")
 SPAN = ("date", "start", "end", "now")
+RECORDED = ("crash", "recovery", "lost", "fault", "zombie", "kill")
+SCENARIOS = ("clean", "twice", "order", "restate", "late", "layout", "reader", "step", "race", *RECORDED)
 _PREFIX = "oncelake-proof-"
 
 
@@ -47,6 +49,7 @@ class Effort:
     points: int | None = None
     minutes: float | None = None
     case: str | None = None
+    scenarios: tuple[str, ...] = ()
     kills: int = 3
     faults: int = 12
     recoveries: int = 4
@@ -62,7 +65,7 @@ def prove(project: Project | str | Path, name: str, *, told: Told | None = None,
     """Prove a pipeline: over `date`, or `start` and `end`, or else the newest works that are done.
 
     The pipeline runs in a sandbox; real tables are only read. The other options are those of `Effort`: `seed`, `level`,
-    `points`, `minutes`, `case`, `kills`, `faults`, `recoveries`, `zombies`, `threads`, and `exclude`: the columns left
+    `points`, `minutes`, `case`, `scenarios`, `kills`, `faults`, `recoveries`, `zombies`, `threads`, and `exclude`: the columns left
     out of the comparison, by table.
     """
     with Prover(options.get("level")) as prover:
@@ -129,17 +132,19 @@ def _prove(lab: Laboratory, effort: Effort, begun: float, told: Told | None) -> 
 
 
 def _tried(lab: Laboratory, effort: Effort, begun: float, told: Told) -> Verdict:
-    level = lab.setting.level
-    recorded = lab.recorded(lab.start) if level == "calls" else []
+    level, wanted = lab.setting.level, set(effort.scenarios or SCENARIOS)
+    if unknown := wanted - set(SCENARIOS):
+        raise Misuse(message=f"there is no scenario {min(unknown)!r}; there are {', '.join(SCENARIOS)}")
+    recorded = lab.recorded(lab.start) if level == "calls" and wanted & set(RECORDED) else []
     random = Random(effort.seed)  # noqa: S311  a proof must be repeatable
-    cases = _cases(lab, recorded, effort, random)
+    cases = {name: found for name, found in _cases(lab, recorded, effort, random).items() if name in wanted}
     tried, violation = _try(_chosen(cases, effort, random), effort, begun, told)
     return Verdict(
         job=lab.job.name,
         scope=lab.job.scope,
         level=level,
         seed=effort.seed,
-        points=len(recorded) - 1 if recorded else len(cases["step"]),
+        points=len(recorded) - 1 if recorded else len(cases.get("step", ())),
         states=tried["crash"] + tried["step"],
         confirmed=f"{sum(lab.confirmed)} of {len(lab.confirmed)}",
         counts={name: Count(tried[name], len(found)) for name, found in cases.items() if found},
@@ -161,14 +166,14 @@ def _cases(lab: Laboratory, recorded: Sequence[Image], effort: Effort, random: R
         "late": scenarios.late(lab),
         "layout": scenarios.layouts(lab),
         "reader": scenarios.readers(lab),
-        "step": () if recorded else scenarios.steps(lab),
-        "crash": scenarios.crashes(lab, recorded),
-        "recovery": scenarios.crashes_in_recovery(lab, recorded),
-        "lost": scenarios.lost_answers(lab, recorded),
-        "fault": scenarios.faults(lab, recorded),
+        "step": crashes.steps(lab) if lab.setting.level == "steps" else (),
+        "crash": crashes.crashes(lab, recorded),
+        "recovery": crashes.crashes_in_recovery(lab, recorded),
+        "lost": crashes.lost_answers(lab, recorded),
+        "fault": crashes.faults(lab, recorded),
         "race": scenarios.races(lab, effort.threads),
-        "zombie": scenarios.zombies(lab, recorded),
-        "kill": scenarios.kills(lab, recorded),
+        "zombie": crashes.zombies(lab, recorded),
+        "kill": crashes.kills(lab, recorded),
     }
     return {name: list(cases) for name, cases in found.items()}
 
@@ -187,7 +192,8 @@ def _chosen(cases: Mapping[str, list[Case]], effort: Effort, random: Random) -> 
         limit = limits.get(name)
         groups.append(group if limit is None else spread(group, limit, random))
     if effort.minutes is None:
-        return [case for group in groups for case in group]
+        # What goes wrong mostly goes wrong around a commit, so that is looked at first.
+        return [case for group in groups for case in sorted(group, key=lambda case: not crashes.COMMIT.search(case.id))]
     # Every scenario gets its share of the time: one of each in turn, in random order.
     mixed = zip_longest(*(random.sample(group, len(group)) for group in groups))
     return [case for turn in mixed for case in turn if case is not None]
