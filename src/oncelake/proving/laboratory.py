@@ -70,7 +70,11 @@ class Laboratory:
         self.reference = self.look()
         for name, path in self.job.tables.items():
             if path.exists():
-                shutil.copytree(path, self.setting.sandbox / "reference" / name)
+                shutil.copytree(path, self._kept(name))
+
+    def _kept(self, name: str) -> Path:
+        """Where the clean run's table is kept. A table's name may be a path, so its number is taken."""
+        return self.setting.sandbox / "reference" / str(list(self.job.tables).index(name))
 
     def fresh(self) -> None:
         """The state before the job ever ran."""
@@ -145,7 +149,7 @@ class Laboratory:
         if expected is not self.reference:
             story = f"{name} changed: {seen['rows']:,} rows instead of {expected[name]['rows']:,}"
             return Violation("", "", story, name)
-        reference = str(self.setting.sandbox / "reference" / name)
+        reference = str(self._kept(name))
         excluded = list(self.job.exclude.get(name, ()))
         found = self.main.ask("differ", table=name, reference=reference, exclude=excluded)
         return _told(name, found)
