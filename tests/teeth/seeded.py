@@ -314,14 +314,6 @@ if not DeltaTable.isDeltaTable(spark, path):
     orders.write.format("delta").mode("append").save(path)
 """,
     ),
-    "an anti-join, then an append": Script(
-        ("race",),
-        """
-there = spark.read.format("delta").load(path).select("id")
-orders.join(there, "id", "left_anti").write.format("delta").mode("append").save(path)
-""",
-        filled=True,
-    ),
     "a stream without a marker": Script(
         ("crash",),
         """

@@ -113,7 +113,7 @@ def _show(verdict: once.Verdict, shown: Output) -> None:
         shown.say(f"  {'images that a real kill left alike':34} {verdict.confirmed:>4}")
     for table, found in verdict.fingerprints.items():
         left_out = f", without {', '.join(found['excluded'])}" if found and found["excluded"] else ""
-        shown.say(f"  {table}: {found['fingerprint'] if found else 'not there'}{left_out}")
+        shown.say(f"  {table}: {found['fingerprint'] if found else 'no table'}{left_out}")
     if verdict.sampled and not verdict.violation:
         shown.say("  a sample, chosen by the seed: more --points or --minutes try more")
     shown.say()

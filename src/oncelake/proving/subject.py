@@ -14,8 +14,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from oncelake.errors import OncelakeError
-from oncelake.lake.log import find_log
+from oncelake.errors import NotDelta, OncelakeError
+from oncelake.lake.log import TableLog, find_log
 from oncelake.proving.jobs import Job, make_job
 from oncelake.proving.views import show_views
 
@@ -46,9 +46,9 @@ class Subject:
         return self.job.run(ask)
 
     def look(self, ask: Mapping[str, Any]) -> dict[str, Any]:
-        """The fingerprint of every table there is; None for one that is not there."""
+        """The fingerprint of every table there is; None for one that is not there, and for a folder of other state."""
         self.forget()
-        found = {name: find_log(name, path) for name, path in self.job.tables.items()}
+        found = {name: _log(name, path) for name, path in self.job.tables.items()}
         return {name: log and self._print(name, log.version, ask) for name, log in found.items()}
 
     def versions(self, ask: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Subject:
         self.forget()
         found = {}
         for name, path in self.job.tables.items():
-            log, since = find_log(name, path), ask["since"].get(name, -1)
+            log, since = _log(name, path), ask["since"].get(name, -1)
             numbers = range(since + 1, log.version + 1) if log else ()
             found[name] = [self._print(name, number, ask) for number in numbers]
         return found
@@ -85,6 +85,13 @@ class Subject:
             # There is no public way, and the prover knows that its session is a classic one.
             session.catalog.clearCache()
             session._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]  # noqa: SLF001
+
+
+def _log(name: str, path: str) -> TableLog | None:
+    try:
+        return find_log(name, path)
+    except NotDelta:
+        return None
 
 
 def main() -> None:
