@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -55,9 +56,8 @@ def _recording(root, folder):
     def run(level):
         trial, lake = trials[level]
         lake.rename(lake.with_name(f"done-{time.monotonic_ns()}")) if lake.exists() else None
-        if level == "calls":
-            return trial.watched(trial.journal, Act(), "run", spans=DAYS)
-        return trial.ask("run", spans=DAYS)
+        with trial.watching(Act()) if level == "calls" else nullcontext():
+            return trial.ask("run", spans=DAYS)
 
     try:
         for level in trials:

@@ -298,13 +298,10 @@ def _examples(first: _Content, now: _Content) -> list[str]:
     )
     if found.columns:
         return ["other columns (left is the later run)", *found.columns]
-    counts = [f"{_rows(found.only_left)} too many"] if found.only_left else []
-    counts += [f"{_rows(found.only_right)} missing"] if found.only_right else []
-    shown = [(", ".join(f"{key}={value}" for key, value in e.row.items()), e.left, e.right) for e in found.examples]
-    return [" and ".join(counts), *(f"({row}) {now} × instead of {before} ×" for row, now, before in shown)]
+    return [found.told, *map(str, found.examples)]
 
 
-def _rows(number: int | None) -> str:
+def _rows(number: int) -> str:
     return f"{number:,} row{'s' * (number != 1)}"
 
 

@@ -8,8 +8,6 @@ import pytest
 
 pytest_plugins = ["pytester"]
 sys.path.insert(0, str(Path(__file__).parent))
-# Short sessions are bound by start-up and compilation: the quick compiler halves their cost.
-FAST = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "2"}
 
 
 @pytest.fixture(autouse=True)
@@ -19,9 +17,6 @@ def no_settings_of_the_developer(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def spark():
-    from oncelake.lake.session import open_session
-
-    session = open_session({"spark.master": "local[2]", **FAST})
-    yield session
-    session.stop()
+def spark(once_spark):
+    """The session that our own plugin makes for tests."""
+    return once_spark

@@ -10,9 +10,9 @@ import threading
 from pathlib import Path
 
 import oncelake as once
-from conftest import FAST
 from oncelake import points
 from oncelake.lake.lock import _jvms
+from oncelake_pytest import FAST
 
 root, day, mode, wanted = sys.argv[1:]
 

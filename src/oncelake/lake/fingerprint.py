@@ -138,6 +138,10 @@ class Example:
     left: int
     right: int
 
+    def __str__(self) -> str:
+        row = ", ".join(f"{key}={value}" for key, value in self.row.items())
+        return f"({row}) {self.left} × instead of {self.right} ×"
+
 
 @dataclass(frozen=True)
 class Differences:
@@ -152,6 +156,12 @@ class Differences:
     def __bool__(self) -> bool:
         """Whether there are any."""
         return bool(self.columns or self.only_left or self.only_right)
+
+    @property
+    def told(self) -> str:
+        """How many rows the left one has too many, and how many are missing there."""
+        counts = ((self.only_left, "too many"), (self.only_right, "missing"))
+        return " and ".join(f"{number:,} row{'s' * (number != 1)} {what}" for number, what in counts if number)
 
     def document(self) -> dict[str, Any]:
         """The differences as JSON values."""

@@ -78,7 +78,7 @@ def _acquire(file: Any, patience: float, given_up: Callable[[], bool]) -> None:
 def _ourselves() -> dict[str, Any]:
     since = datetime.now(UTC).isoformat(timespec="seconds")
     us = os.getpid()
-    return {"pid": us, "started": _started(us), "host": socket.gethostname(), "since": since, "jvms": _jvms()}
+    return {"pid": us, "started": started(us), "host": socket.gethostname(), "since": since, "jvms": _jvms()}
 
 
 def _read(file: Any) -> dict[str, Any]:
@@ -106,18 +106,18 @@ def _jvms() -> list[list[int]]:
             pids = children.read_text().split()
         except OSError:
             continue
-        found += [[int(pid), started] for pid in pids if (started := _started(int(pid), "java")) is not None]
+        found += [[int(pid), since] for pid in pids if (since := started(int(pid), "java")) is not None]
     return found
 
 
 def _orphans(holder: dict[str, Any]) -> list[int]:
     """The JVMs of a former holder that are still alive though it is not."""
-    if holder.get("host") != socket.gethostname() or _started(holder["pid"]) == holder["started"]:
+    if holder.get("host") != socket.gethostname() or started(holder["pid"]) == holder["started"]:
         return []
-    return [pid for pid, started in holder.get("jvms", []) if _started(pid, "java") == started]
+    return [pid for pid, since in holder.get("jvms", []) if started(pid, "java") == since]
 
 
-def _started(pid: int, command: str | None = None) -> int | None:
+def started(pid: int, command: str | None = None) -> int | None:
     """When a running process (of that command) was started, in ticks; None if there is no such process."""
     try:
         name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")

@@ -258,39 +258,36 @@ static long end(struct call *call, long result, uint64_t offset, const void *dat
 
 /* --- calls on names --------------------------------------------------------------------------------------------- */
 
-#define MAKES_FOLDER(name, PARAMETERS, folder, ARGUMENTS) \
-    int name PARAMETERS \
-    { \
-        REAL(name); \
-        struct call call = {.second = ""}; \
-        if (!ours(folder, path, call.first)) \
-            return real ARGUMENTS; \
-        begin(&call, MKDIR, !there(call.first)); \
-        return end(&call, call.fails ? -1 : real ARGUMENTS, 0, NULL, 0); \
-    }
-MAKES_FOLDER(mkdir, (const char *path, mode_t mode), AT_FDCWD, (path, mode))
-MAKES_FOLDER(mkdirat, (int at, const char *path, mode_t mode), at, (at, path, mode))
-
 static int is_folder(const char *path)
 {
     struct stat facts;
     return !syscall(SYS_newfstatat, AT_FDCWD, path, &facts, AT_SYMLINK_NOFOLLOW) && S_ISDIR(facts.st_mode);
 }
 
-#define REMOVES(name, PARAMETERS, folder, ARGUMENTS) \
+#define CHANGES(name, PARAMETERS, folder, ARGUMENTS, kind, changes, data) \
     int name PARAMETERS \
     { \
         REAL(name); \
         struct call call = {.second = ""}; \
         if (!ours(folder, path, call.first)) \
             return real ARGUMENTS; \
-        begin(&call, is_folder(call.first) ? RMDIR : UNLINK, there(call.first)); \
-        return end(&call, call.fails ? -1 : real ARGUMENTS, 0, NULL, 0); \
+        begin(&call, kind, changes); \
+        return end(&call, call.fails ? -1 : real ARGUMENTS, 0, data, strlen(data)); \
     }
+#define MAKES_FOLDER(name, PARAMETERS, folder, ARGUMENTS) \
+    CHANGES(name, PARAMETERS, folder, ARGUMENTS, MKDIR, !there(call.first), "")
+#define REMOVES(name, PARAMETERS, folder, ARGUMENTS) \
+    CHANGES(name, PARAMETERS, folder, ARGUMENTS, is_folder(call.first) ? RMDIR : UNLINK, there(call.first), "")
+#define LINKS(name, PARAMETERS, folder, ARGUMENTS) \
+    CHANGES(name, PARAMETERS, folder, ARGUMENTS, SYMLINK, !there(call.first), target)
+MAKES_FOLDER(mkdir, (const char *path, mode_t mode), AT_FDCWD, (path, mode))
+MAKES_FOLDER(mkdirat, (int at, const char *path, mode_t mode), at, (at, path, mode))
 REMOVES(unlink, (const char *path), AT_FDCWD, (path))
 REMOVES(remove, (const char *path), AT_FDCWD, (path))
 REMOVES(rmdir, (const char *path), AT_FDCWD, (path))
 REMOVES(unlinkat, (int at, const char *path, int flags), at, (at, path, flags))
+LINKS(symlink, (const char *target, const char *path), AT_FDCWD, (target, path))
+LINKS(symlinkat, (const char *target, int at, const char *path), at, (target, at, path))
 
 /* A rename into the folders from outside, or out of them, is not followed: the prover compares what it replays with
  * what is on disk at the end and says so. */
@@ -314,19 +311,6 @@ MOVES(link, LINK, (const char *from, const char *to), AT_FDCWD, AT_FDCWD, (from,
       there(call.first) && !there(call.second))
 MOVES(linkat, LINK, (int at, const char *from, int at2, const char *to, int flags), at, at2,
       (at, from, at2, to, flags), there(call.first) && !there(call.second))
-
-#define LINKS(name, PARAMETERS, folder, ARGUMENTS) \
-    int name PARAMETERS \
-    { \
-        REAL(name); \
-        struct call call = {.second = ""}; \
-        if (!ours(folder, path, call.first)) \
-            return real ARGUMENTS; \
-        begin(&call, SYMLINK, !there(call.first)); \
-        return end(&call, call.fails ? -1 : real ARGUMENTS, 0, target, strlen(target)); \
-    }
-LINKS(symlink, (const char *target, const char *path), AT_FDCWD, (target, path))
-LINKS(symlinkat, (const char *target, int at, const char *path), at, (target, at, path))
 
 /* --- opening ------------------------------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -22,12 +22,12 @@ class Case:
 
 def after(found: Violation, story: str) -> Violation:
     """A violation whose story begins earlier."""
-    return Violation(**{**vars(found), "story": f"{story}: {found.story}"})
+    return replace(found, story=f"{story}: {found.story}")
 
 
-def spread(found: Sequence[Any], number: int, random: Random) -> list[Any]:
-    """So many of them, one at random from each of as many equal stretches: every part of a run has its share."""
-    if number >= len(found):
+def spread(found: Sequence[Any], number: int | None, random: Random) -> list[Any]:
+    """All, or so many, one at random from each of as many equal stretches: every part of a run has its share."""
+    if number is None or number >= len(found):
         return list(found)
     stretch = len(found) / max(number, 1)
     return [found[int((index + random.random()) * stretch)] for index in range(number)]

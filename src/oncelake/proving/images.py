@@ -207,21 +207,23 @@ def restore(tree: Tree, folders: Folders) -> None:
             path.write_bytes(entry.content())
 
 
+def names(folders: Folders) -> set[str]:
+    """The paths that are on disk now, as they stand in a tree."""
+    return {
+        f"{index}/{path.relative_to(root)}".removesuffix("/.")
+        for index, root in enumerate(folders.real)
+        if root.exists()
+        for path in (root, *root.rglob("*"))
+    }
+
+
 def check_complete(tree: Tree, folders: Folders) -> None:
     """Refuse a recording whose end is not what is on disk: a call went unseen, and its images would be wrong."""
-    for index, root in enumerate(folders.real):
-        wanted = {inner for inner in tree if inner.split("/")[0] == str(index)}
-        there = (
-            {f"{index}/{path.relative_to(root)}".removesuffix("/.") for path in (root, *root.rglob("*"))}
-            if root.exists()
-            else set()
-        )
-        wrong = sorted(wanted ^ there) or [
-            inner for inner in sorted(wanted) if not _same(tree[inner], folders.outer(inner))
-        ]
-        if wrong:
-            problem = f"the recorder did not see how {folders.outer(wrong[0])} was changed"
-            raise ProverUnavailable(problem=problem, next="oncelake prove --level steps")
+    wrong = sorted(tree.keys() ^ names(folders))
+    wrong = wrong or [inner for inner in sorted(tree) if not _same(tree[inner], folders.outer(inner))]
+    if wrong:
+        problem = f"the recorder did not see how {folders.outer(wrong[0])} was changed"
+        raise ProverUnavailable(problem=problem, next="oncelake prove --level steps")
 
 
 def _same(entry: Entry, path: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from copy import copy
@@ -76,14 +76,14 @@ class PipelineJob:
     def run(self, ask: Mapping[str, Any]) -> dict[str, Any]:
         """Run the spans asked for, one after the other, in one thread or in several at once."""
         reached: list[str] = []
-        with _set(self.session(), ask.get("settings", {})), _stopping(reached, ask.get("stop_at")) as stopped:
+        with _set(self.session(), ask.get("settings", {})), _stopping(reached, ask.get("stop_at")):
             if (threads := ask.get("threads", 1)) > 1:
                 with ThreadPoolExecutor(threads) as pool:
                     reports = [r for each in pool.map(lambda _: self._reports(ask), range(threads)) for r in each]
             else:
                 reports = self._until_stopped(ask)
         works = [work.document() for report in reports for work in report.works]
-        return {"works": works, "reached": reached, "stopped": stopped()}
+        return {"works": works, "reached": reached}
 
     def _until_stopped(self, ask: Mapping[str, Any]) -> list[Report]:
         try:
@@ -138,7 +138,7 @@ def _next_generation(plan: Plan, project: once.Project) -> Plan:
 
 
 @contextmanager
-def _stopping(reached: list[str], stop_at: int | None) -> Iterator[Callable[[], str | None]]:
+def _stopping(reached: list[str], stop_at: int | None) -> Iterator[None]:
     """Note every point that is reached, and stop at the n-th."""
 
     def on_reach(point: str) -> None:
@@ -148,7 +148,7 @@ def _stopping(reached: list[str], stop_at: int | None) -> Iterator[Callable[[], 
 
     points.watch(on_reach)
     try:
-        yield lambda: reached[-1] if stop_at and len(reached) == stop_at else None
+        yield
     finally:
         points.watch(None)
 
@@ -185,7 +185,7 @@ class ScriptJob:
 
                 problem = f"{type(error).__name__}: {gist(error)}"
         outcome = "committed" if problem is None else "failed"
-        return {"works": [{"outcome": outcome, "error": problem}], "reached": [], "stopped": None}
+        return {"works": [{"outcome": outcome, "error": problem}], "reached": []}
 
 
 @contextmanager

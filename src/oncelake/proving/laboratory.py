@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from oncelake.errors import NothingToProve
-from oncelake.proving.calls import Act, Call, read_journal
-from oncelake.proving.images import Folders, Image, Tree, check_complete, images, restore, scan
+from oncelake.proving.calls import Act, read_journal
+from oncelake.proving.images import Folders, Image, Tree, check_complete, images, names, restore, scan
 from oncelake.proving.trial import Setting, Trial
 from oncelake.proving.verdict import Violation
 from oncelake.work import ALREADY_DONE, COMMITTED
@@ -29,7 +29,7 @@ class Subjected:
 
     `replaces`: it may be restated. `may_fail`: a run that meets another, or its remains, may fail, if it says so and the
     next one ends well. `redoes`: changed inputs alone make it run again. `threads`: it may run several
-    times in one process. `early`: a root in which part of its files has not come yet.
+    times in one process. `early` makes a root in which part of its files has not come yet.
     """
 
     spec: Mapping[str, Any]
@@ -41,7 +41,7 @@ class Subjected:
     may_fail: bool
     redoes: bool
     threads: bool
-    early: Path | None
+    early: Callable[[], Path | None]
     command: str
     again: str
     arguments: tuple[str, ...] = ()
@@ -55,7 +55,6 @@ class Laboratory:
         """Give the warm subject its job. Others, to be killed, are started with the same setting."""
         self.job, self.folders, self.setting = job, folders, setting
         self.main = main.open(job.spec, folders.known)
-        self._others: list[Trial] = []
         self.start = scan(folders, setting.sandbox / "start")
         self.reference: dict[str, Any] = {}
         self.confirmed: list[bool] = []
@@ -100,21 +99,16 @@ class Laboratory:
         """Run the job and give the whole answer."""
         return by.ask("run", spans=spans or self.job.spans, **ask)
 
-    def begin(self, by: Trial, spans: Sequence[Span] | None = None, **ask: Any) -> None:
+    def begin(self, by: Trial) -> None:
         """Let another subject run the job, and do not wait for it."""
-        by.begin("run", spans=spans or self.job.spans, **ask)
+        by.begin("run", spans=self.job.spans)
 
-    def watched(self, act: Act, **ask: Any) -> tuple[list[dict[str, Any]], list[Call], Path]:
-        """Run the job in the warm subject with its calls numbered; its works, the calls, and their journal."""
-        journal = self.main.journal
-        answer = self.main.watched(journal, act, "run", spans=self.job.spans, **ask)
-        return answer["works"], read_journal(journal), journal
-
-    def recorded(self, start: Tree, **ask: Any) -> list[Image]:
+    def recorded(self, start: Tree) -> list[Image]:
         """Run the job on a state and give the state after each of its calls."""
         self.put(start)
-        _, calls, journal = self.watched(Act(), **ask)
-        found = images(start, calls, journal, self.folders)
+        with self.main.watching(Act()) as journal:
+            self.run()
+        found = images(start, read_journal(journal), journal, self.folders)
         check_complete(found[-1].tree, self.folders)
         return found
 
@@ -127,10 +121,8 @@ class Laboratory:
         return self.main.ask("versions", exclude=self.job.exclude, since=since)
 
     def other(self) -> Trial:
-        """Another subject on the same sandbox, cold."""
-        made = Trial(self.setting).open(self.job.spec, self.folders.known)
-        self._others.append(made)
-        return made
+        """Another subject on the same sandbox, cold. Whoever asks for it closes it."""
+        return Trial(self.setting).open(self.job.spec, self.folders.known)
 
     def judge(self, works: Sequence[Mapping[str, Any]], expected: Mapping[str, Any] | None = None) -> Violation | None:
         """What is wrong after a case, if anything is. Its words about the case are added by whoever tried it."""
@@ -156,13 +148,7 @@ class Laboratory:
 
     def confirm(self, image: Image) -> None:
         """Note whether a real kill left what the image of the same call shows: the same files, random names aside."""
-        left = scan(self.folders, self.setting.sandbox / "left" / str(len(self.confirmed)))
-        self.confirmed.append(Counter(map(masked, left)) == Counter(map(masked, image.tree)))
-
-    def close(self) -> None:
-        """End the other subjects; the warm one and the sandbox belong to the prover."""
-        for trial in self._others:
-            trial.close()
+        self.confirmed.append(Counter(map(masked, names(self.folders))) == Counter(map(masked, image.tree)))
 
 
 def masked(path: str) -> str:
@@ -181,10 +167,5 @@ def _told(table: str, found: Mapping[str, Any]) -> Violation:
     """The difference of two tables as a sentence."""
     if found["columns"]:
         return Violation("", "", f"{table} has other columns: {', '.join(found['columns'])}", table)
-    surplus, missing, examples = found["only_left"], found["only_right"], found["examples"]
-    parts = [f"{surplus:,} row{'s' * (surplus != 1)} too many"] if surplus else []
-    parts += [f"{missing:,} row{'s' * (missing != 1)} missing"] if missing else []
-    first: Mapping[str, Any] = examples[0] if examples else {"row": {}, "left": 0, "right": 0}
-    shown = ", ".join(f"{key}={value}" for key, value in first["row"].items())
-    story = f"{' and '.join(parts)} in {table}, first seen ({shown}) {first['left']} × instead of {first['right']} ×"
-    return Violation("", "", story, table, surplus, missing, examples)
+    story = f"{found['told']} in {table}, first seen {found['first']}"
+    return Violation("", "", story, table, found["only_left"], found["only_right"], found["examples"])

@@ -6,6 +6,7 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ def prepare_pipeline(
         may_fail=False,
         redoes=pipeline.grid is None,
         threads=True,
-        early=_early(project, name, works, sandbox / "early"),
+        early=partial(_early, project, name, works, sandbox / "early"),
         command=f"oncelake prove {shlex.quote(name)}{''.join(options)}",
         again=f"oncelake run {shlex.quote(name)}",
         exclude=exclude,
@@ -133,7 +134,7 @@ def prepare_script(
         may_fail=True,
         redoes=False,
         threads=False,
-        early=None,
+        early=lambda: None,
         command=shlex.join(
             ["oncelake", "prove", "--script", str(script), *(p for t in tables for p in ("--table", t))]
         ),

@@ -19,12 +19,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
 import oncelake as once
-from oncelake.errors import Misuse, ProverUnavailable
+from oncelake.errors import Misuse
 from oncelake.planning import choose
 from oncelake.proving import crashes, scenarios
-from oncelake.proving.calls import compiler
+from oncelake.proving.calls import compiler, library
 from oncelake.proving.cases import Case, spread
-from oncelake.proving.images import Image
+from oncelake.proving.crashes import Recording
 from oncelake.proving.laboratory import Laboratory
 from oncelake.proving.preparing import prepare_pipeline, prepare_script, spark_environment
 from oncelake.proving.trial import Setting, Trial
@@ -126,25 +126,25 @@ def prove_script(
 
 
 def _prove(lab: Laboratory, effort: Effort, begun: float, told: Told | None) -> Verdict:
-    with closing(lab):
-        lab.make_reference()
-        return _tried(lab, effort, begun, told or (lambda *_: None))
+    lab.make_reference()
+    return _tried(lab, effort, begun, told or (lambda *_: None))
 
 
 def _tried(lab: Laboratory, effort: Effort, begun: float, told: Told) -> Verdict:
     level, wanted = lab.setting.level, set(effort.scenarios or SCENARIOS)
     if unknown := wanted - set(SCENARIOS):
         raise Misuse(message=f"there is no scenario {min(unknown)!r}; there are {', '.join(SCENARIOS)}")
-    recorded = lab.recorded(lab.start) if level == "calls" and wanted & set(RECORDED) else []
+    images = lab.recorded(lab.start) if level == "calls" and wanted & set(RECORDED) else []
+    recording = Recording(images, lab.folders)
     random = Random(effort.seed)  # noqa: S311  a proof must be repeatable
-    cases = {name: found for name, found in _cases(lab, recorded, effort, random).items() if name in wanted}
+    cases = {n: list(found) for n, found in _cases(lab, recording, effort, random).items() if n in wanted}
     tried, violation = _try(_chosen(cases, effort, random), effort, begun, told)
     return Verdict(
         job=lab.job.name,
         scope=lab.job.scope,
         level=level,
         seed=effort.seed,
-        points=len(recorded) - 1 if recorded else len(cases.get("step", ())),
+        points=len(recording.calls) or len(cases.get("step", ())),
         states=tried["crash"] + tried["step"],
         confirmed=f"{sum(lab.confirmed)} of {len(lab.confirmed)}",
         counts={name: Count(tried[name], len(found)) for name, found in cases.items() if found},
@@ -156,9 +156,9 @@ def _tried(lab: Laboratory, effort: Effort, begun: float, told: Told) -> Verdict
     )
 
 
-def _cases(lab: Laboratory, recorded: Sequence[Image], effort: Effort, random: Random) -> dict[str, list[Case]]:
-    """Every case there is, by scenario, the quickest to find fault first."""
-    found: dict[str, Iterable[Case]] = {
+def _cases(lab: Laboratory, recorded: Recording, effort: Effort, random: Random) -> dict[str, Iterable[Case]]:
+    """Every case there is, by scenario, the quickest to find fault first; each is looked for when it is wanted."""
+    return {
         "clean": scenarios.cleanly(lab),
         "twice": scenarios.twice(lab),
         "order": scenarios.orders(lab, random),
@@ -175,7 +175,6 @@ def _cases(lab: Laboratory, recorded: Sequence[Image], effort: Effort, random: R
         "zombie": crashes.zombies(lab, recorded),
         "kill": crashes.kills(lab, recorded),
     }
-    return {name: list(cases) for name, cases in found.items()}
 
 
 def _chosen(cases: Mapping[str, list[Case]], effort: Effort, random: Random) -> list[Case]:
@@ -187,10 +186,7 @@ def _chosen(cases: Mapping[str, list[Case]], effort: Effort, random: Random) -> 
         return named
     limits = {"step": effort.points, "crash": effort.points, "recovery": effort.recoveries, "fault": effort.faults}
     limits |= {"zombie": effort.zombies, "kill": effort.kills}
-    groups = []
-    for name, group in cases.items():
-        limit = limits.get(name)
-        groups.append(group if limit is None else spread(group, limit, random))
+    groups = [spread(group, limits.get(name), random) for name, group in cases.items()]
     if effort.minutes is None:
         # What goes wrong mostly goes wrong around a commit, so that is looked at first.
         return [case for group in groups for case in sorted(group, key=lambda case: not crashes.COMMIT.search(case.id))]
@@ -226,9 +222,8 @@ def chosen_level(asked: str | None) -> str:
     """The level asked for, or the best this machine has."""
     if asked not in (None, *LEVELS):
         raise Misuse(message=f"there is no level {asked!r}; there are {', '.join(LEVELS)}")
-    if asked == "calls" and compiler() is None:
-        problem = "the level calls needs Linux and a C compiler"
-        raise ProverUnavailable(problem=problem, next="oncelake prove --level steps")
+    if asked == "calls":
+        library()  # says what is missing
     return asked or ("calls" if compiler() else "steps")
 
 
@@ -238,7 +233,7 @@ def sandbox() -> Iterator[Path]:
     base = Path(tempfile.gettempdir()).resolve()
     for left in base.glob(f"{_PREFIX}*"):
         pid = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+        if pid.isdigit() and _ended(int(pid)):
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
     try:
@@ -246,6 +241,14 @@ def sandbox() -> Iterator[Path]:
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ended(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
+    return False
 
 
 @contextmanager

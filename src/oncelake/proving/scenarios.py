@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from itertools import permutations
 from random import Random
 from typing import Any
@@ -31,35 +33,27 @@ Works = list[dict[str, Any]]
 
 def cleanly(lab: Laboratory) -> Iterator[Case]:
     """Run the job again from the beginning: with the same input it must make the same tables."""
+    yield Case("clean", "clean", "a second clean run, with the same input", partial(_run_afresh, lab))
 
-    def happen() -> Violation | None:
-        lab.fresh()
-        return lab.judge(lab.run())
 
-    yield Case("clean", "clean", "a second clean run, with the same input", happen)
+def _run_afresh(lab: Laboratory, **ask: Any) -> Violation | None:
+    lab.fresh()
+    return lab.judge(lab.run(**ask))
 
 
 def twice(lab: Laboratory) -> Iterator[Case]:
     """Run the job, and run it again."""
+    yield Case("twice", "twice", "run twice", partial(_twice, lab))
 
-    def happen() -> Violation | None:
-        lab.fresh()
-        lab.run()
-        return lab.judge(lab.rerun())
 
-    yield Case("twice", "twice", "run twice", happen)
+def _twice(lab: Laboratory) -> Violation | None:
+    lab.fresh()
+    lab.run()
+    return lab.judge(lab.rerun())
 
 
 def orders(lab: Laboratory, random: Random, limit: int = 24) -> Iterator[Case]:
     """Run the works in every order; of more than four works, in some."""
-
-    def ordered(order: tuple[int, ...]) -> Callable[[], Violation | None]:
-        def happen() -> Violation | None:
-            lab.fresh()
-            return lab.judge([w for i in order for w in lab.run(spans=[lab.job.spans[i]])])
-
-        return happen
-
     works = range(len(lab.job.spans))
     if len(works) <= 4:
         chosen = list(permutations(works))[1:]
@@ -67,34 +61,35 @@ def orders(lab: Laboratory, random: Random, limit: int = 24) -> Iterator[Case]:
         chosen = sorted({tuple(random.sample(works, len(works))) for _ in range(limit)})
     for order in chosen:
         shown = "-".join(str(index + 1) for index in order)
-        yield Case(f"order:{shown}", "order", f"run in the order {shown}", ordered(order))
+        yield Case(f"order:{shown}", "order", f"run in the order {shown}", partial(_ordered, lab, order))
+
+
+def _ordered(lab: Laboratory, order: Sequence[int]) -> Violation | None:
+    lab.fresh()
+    return lab.judge([work for index in order for work in lab.run(spans=[lab.job.spans[index]])])
 
 
 def races(lab: Laboratory, threads: Sequence[int]) -> Iterator[Case]:
     """Run the job several times at once, in threads and in processes."""
-
-    def in_threads(number: int) -> Callable[[], Violation | None]:
-        def happen() -> Violation | None:
-            lab.fresh()
-            return _raced(lab, lab.run(threads=number))
-
-        return happen
-
-    def in_processes() -> Violation | None:
-        other = lab.other()
-        try:
-            lab.fresh()
-            lab.run(by=other)  # so that it is as warm as the first, and both begin at once
-            lab.fresh()
-            lab.begin(other)
-            works = lab.run()
-            return _raced(lab, works + other.answer()["works"])
-        finally:
-            other.close()
-
     for number in threads if lab.job.threads else ():
-        yield Case(f"race:{number}-threads", "race", f"run {number} times at once, in threads", in_threads(number))
-    yield Case("race:2-processes", "race", "run in two processes at once", in_processes)
+        story = f"run {number} times at once, in threads"
+        yield Case(f"race:{number}-threads", "race", story, partial(_in_threads, lab, number))
+    yield Case("race:2-processes", "race", "run in two processes at once", partial(_in_processes, lab))
+
+
+def _in_threads(lab: Laboratory, number: int) -> Violation | None:
+    lab.fresh()
+    return _raced(lab, lab.run(threads=number))
+
+
+def _in_processes(lab: Laboratory) -> Violation | None:
+    with closing(lab.other()) as other:
+        lab.fresh()
+        lab.run(by=other)  # so that it is as warm as the first, and both begin at once
+        lab.fresh()
+        lab.begin(other)
+        works = lab.run()
+        return _raced(lab, works + other.answer()["works"])
 
 
 def _raced(lab: Laboratory, works: Works) -> Violation | None:
@@ -105,73 +100,69 @@ def _raced(lab: Laboratory, works: Works) -> Violation | None:
 
 def restatements(lab: Laboratory) -> Iterator[Case]:
     """Do everything again on purpose."""
-
-    def happen() -> Violation | None:
-        lab.fresh()
-        lab.run()
-        return lab.judge(lab.run(restate=True))
-
     if lab.job.replaces:
-        yield Case("restate", "restate", "run and restated", happen)
+        yield Case("restate", "restate", "run and restated", partial(_restated, lab))
+
+
+def _restated(lab: Laboratory) -> Violation | None:
+    lab.fresh()
+    lab.run()
+    return lab.judge(lab.run(restate=True))
 
 
 def late(lab: Laboratory) -> Iterator[Case]:
     """Part of the input comes after the run, or is withdrawn: what is done stays, an intended redo takes it all in."""
+    early = lab.job.early()
+    if early is None:
+        return
+    yield Case("late:came", "late", "part of the input came late", partial(_came, lab, str(early)))
+    if lab.job.replaces:
+        story = "part of the input was withdrawn and the work restated"
+        yield Case("late:withdrawn", "late", story, partial(_withdrawn, lab, str(early)))
+
+
+def _came(lab: Laboratory, early: str) -> Violation | None:
     job = lab.job
+    lab.fresh()
+    first = lab.run(root=early)
+    before = lab.look()
+    if problem := lab.judge(first, before):
+        return problem
+    if not job.redoes and (problem := lab.judge(lab.run(), before)):
+        return after(problem, "and run again, which must not redo what is done")
+    return lab.judge(lab.run(restate=not job.redoes)) if job.replaces else None
 
-    def came() -> Violation | None:
-        lab.fresh()
-        first = lab.run(root=str(job.early))
-        before = lab.look()
-        if problem := lab.judge(first, before):
-            return problem
-        if not job.redoes and (problem := lab.judge(lab.run(), before)):
-            return after(problem, "and run again, which must not redo what is done")
-        return lab.judge(lab.run(restate=not job.redoes)) if job.replaces else None
 
-    def was_withdrawn() -> Violation | None:
-        lab.fresh()
-        lab.run(root=str(job.early))
-        without = lab.look()
-        lab.fresh()
-        lab.run()
-        return lab.judge(lab.run(root=str(job.early), restate=not job.redoes), without)
-
-    if job.early is not None:
-        yield Case("late:came", "late", "part of the input came late", came)
-        if job.replaces:
-            yield Case("late:withdrawn", "late", "part of the input was withdrawn and the work restated", was_withdrawn)
+def _withdrawn(lab: Laboratory, early: str) -> Violation | None:
+    lab.fresh()
+    lab.run(root=early)
+    without = lab.look()
+    lab.fresh()
+    lab.run()
+    return lab.judge(lab.run(root=early, restate=not lab.job.redoes), without)
 
 
 def layouts(lab: Laboratory) -> Iterator[Case]:
     """Run with the same input in other tasks and another order: what depends on these is another at every run."""
-
-    def cut(ask: Mapping[str, Any]) -> Callable[[], Violation | None]:
-        def happen() -> Violation | None:
-            lab.fresh()
-            return lab.judge(lab.run(**ask))
-
-        return happen
-
     for name, (story, ask) in _LAYOUTS.items():
-        yield Case(f"layout:{name}", "layout", story, cut(ask))
+        yield Case(f"layout:{name}", "layout", story, partial(_run_afresh, lab, **ask))
 
 
 def readers(lab: Laboratory) -> Iterator[Case]:
     """Look at every version a reader could have seen: each must be the table before or after a whole work."""
+    yield Case("reader", "reader", "read between two commits", partial(_read, lab))
 
-    def happen() -> Violation | None:
-        lab.fresh()
-        whole = [lab.look()]
-        for span in lab.job.spans:
-            lab.run(spans=[span])
-            whole.append(lab.look())
-        lab.run(restate=lab.job.replaces)
-        since = {table: seen["version"] for table, seen in whole[0].items() if seen is not None}
-        found = (_torn(table, seen, [state[table] for state in whole]) for table, seen in lab.versions(since).items())
-        return next(filter(None, found), None)
 
-    yield Case("reader", "reader", "read between two commits", happen)
+def _read(lab: Laboratory) -> Violation | None:
+    lab.fresh()
+    whole = [lab.look()]
+    for span in lab.job.spans:
+        lab.run(spans=[span])
+        whole.append(lab.look())
+    lab.run(restate=lab.job.replaces)
+    since = {table: seen["version"] for table, seen in whole[0].items() if seen is not None}
+    found = (_torn(table, seen, [state[table] for state in whole]) for table, seen in lab.versions(since).items())
+    return next(filter(None, found), None)
 
 
 def _torn(table: str, versions: Sequence[Mapping[str, Any]], whole: Sequence[Any]) -> Violation | None:

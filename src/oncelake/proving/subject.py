@@ -14,6 +14,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+import oncelake as once
 from oncelake.errors import NotDelta, OncelakeError
 from oncelake.lake.log import TableLog, find_log
 from oncelake.proving.jobs import Job, make_job
@@ -70,11 +71,8 @@ class Subject:
 
     def differ(self, ask: Mapping[str, Any]) -> dict[str, Any]:
         """How a table differs from another of the same name elsewhere: rows too many, rows missing, examples."""
-        from oncelake.lake.fingerprint import differences
-
-        reader = self.job.session().read.format("delta")
-        here, there = reader.load(self.job.tables[ask["table"]]), reader.load(ask["reference"])
-        return differences(here, there, exclude=ask["exclude"]).document()
+        found = once.differences(self.job.tables[ask["table"]], ask["reference"], exclude=ask["exclude"])
+        return {**found.document(), "told": found.told, "first": "".join(map(str, found.examples[:1]))}
 
     def forget(self) -> None:
         """Clear what Spark and Delta remember of files: the prover has put others in their place."""

@@ -8,14 +8,16 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from oncelake.errors import ProverUnavailable
+from oncelake.lake.lock import started
 from oncelake.proving.calls import Act, Controls
 from oncelake.proving.views import View
 
@@ -37,14 +39,10 @@ class Setting:
 class Trial:
     """One subject, started and waiting to be asked."""
 
-    _number = 0
-
     def __init__(self, setting: Setting) -> None:
         """Start the process; it gets ready while the prover goes on."""
-        Trial._number += 1
-        self.number = Trial._number
-        self._folder = setting.sandbox / "subjects" / str(self.number)
-        self._folder.mkdir(parents=True)
+        setting.sandbox.mkdir(exist_ok=True)
+        self._folder = Path(tempfile.mkdtemp(prefix="subject-", dir=setting.sandbox))
         self.controls = Controls(self._folder / "controls") if setting.level == "calls" else None
         watched = self.controls.environment if self.controls else {}
         views = json.dumps([asdict(view) for view in setting.views])
@@ -75,12 +73,6 @@ class Trial:
         self._opened = job
         return self
 
-    @property
-    def journal(self) -> Path:
-        """A file for the calls of the next watched run."""
-        number = len(list(self._folder.glob("journal-*")))
-        return self._folder / f"journal-{number}"
-
     def ask(self, do: str, **more: Any) -> dict[str, Any]:
         """Ask, and wait for the answer. Died if the process ended instead."""
         self.begin(do, **more)
@@ -107,11 +99,13 @@ class Trial:
             raise ProverUnavailable(problem=answer["error"], next=f"look into {self._log.name}")
         return answer
 
-    def watched(self, journal: Path, act: Act, do: str, **more: Any) -> dict[str, Any]:
-        """Ask while calls are numbered and written down, and something may happen at one of them."""
+    @contextmanager
+    def watching(self, act: Act) -> Iterator[Path]:
+        """Number the calls of what is asked inside the block; something may happen at one. Gives their journal."""
         assert self.controls is not None
+        journal = self._folder / f"journal-{len(list(self._folder.glob('journal-*')))}"
         with self.controls.watching(journal, act):
-            return self.ask(do, **more)
+            yield journal
 
     def wait_until_acted(self, seconds: float) -> bool:
         """Wait until the number was reached, or until there is an answer because it never will be."""
@@ -140,12 +134,9 @@ class Trial:
     def wait_until_gone(self, seconds: float) -> None:
         """Wait until the JVMs have ended, for one that outlives its Python may still commit."""
         deadline = time.monotonic() + seconds
-        while any(_alive(jvm) for jvm in self._jvms) and time.monotonic() < deadline:
+        jvms = self.controls.jvms if self.controls else []
+        while any(started(jvm) is not None for jvm in jvms) and time.monotonic() < deadline:
             time.sleep(0.02)
-
-    @property
-    def _jvms(self) -> list[int]:
-        return self.controls.jvms if self.controls else []
 
     def close(self) -> None:
         """End the process and all it started, and wait until they are gone."""
@@ -154,14 +145,7 @@ class Trial:
         self.process.wait()
         self.wait_until_gone(10)
         for file in (self._asks, self._answers):
-            with suppress(OSError):
-                os.close(file)
-        self._asks = self._answers = -1
+            os.close(file)
         self._log.close()
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+        if self.controls:
+            self.controls.close()

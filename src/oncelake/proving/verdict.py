@@ -10,8 +10,6 @@ from importlib.metadata import version
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from oncelake.proving.calls import Call
-
 PROVEN, VIOLATED = "proven", "violated"
 # Each of these takes seconds and shows little that the images of all calls do not: a sample confirms them.
 SAMPLES = ("recovery", "fault", "zombie", "kill")
@@ -60,7 +58,6 @@ class Verdict:
     reproduce: str
     violation: Violation | None = None
     excluded: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    left_out: Sequence[str] = ()
 
     @property
     def verdict(self) -> str:
@@ -94,7 +91,6 @@ class Verdict:
             "images_confirmed": self.confirmed,
             "cases": {name: vars(count) for name, count in self.counts.items()},
             "sampled": self.sampled,
-            "left_out": list(self.left_out),
             "fingerprints": dict(self.fingerprints),
             "excluded": {table: list(columns) for table, columns in self.excluded.items()},
             "violation": self.violation.document() if self.violation else None,
@@ -119,9 +115,3 @@ class Verdict:
         suite.set("tests", str(len(self.counts)))
         suite.set("failures", str(int(self.violation is not None)))
         return bytes(ET.tostring(suite, encoding="utf-8", xml_declaration=True))
-
-
-def told(call: Call, path: str) -> str:
-    """A call in words: `the rename of silver/orders/_delta_log/00003.json`."""
-    words = {"create": "creation", "mkdir": "creation of the folder", "rmdir": "removal", "unlink": "removal"}
-    return f"the {words.get(call.kind, call.kind)} of {path}"
