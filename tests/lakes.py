@@ -13,6 +13,11 @@ WRITES = {
     "replace_partitions": 'once.replace_partitions("silver.orders", by="day")',
     "overwrite": 'once.overwrite("silver.orders")',
     "append": 'once.append("silver.orders")',
+    "merge": 'once.merge("silver.orders", keys="customer", latest_by="ordered_at", delete_when="id = 102")',
+    "merge, partitioned": 'once.merge("silver.orders", keys=["id", "day"], latest_by="ordered_at", partition_by="day")',
+    "scd2": 'once.scd2("silver.orders", keys="customer", latest_by="ordered_at", delete_when="id = 102")',
+    "aggregate": 'once.aggregate("silver.orders", keys="id")',
+    "aggregate, adding": 'once.aggregate("silver.orders", keys="id", add="cents")',
 }
 PIPELINE = """
 import oncelake as once
@@ -26,8 +31,10 @@ from pyspark.sql import functions as F
 )
 def orders(files):
     at = F.to_timestamp("at")
-    return files.select("id", "amount", at.alias("ordered_at"), F.to_date(at).alias("day"))
+    return files.select({columns})
 """
+COLUMNS = '"id", F.expr("id % 100").alias("customer"), "amount", at.alias("ordered_at"), F.to_date(at).alias("day")'
+SUMS = 'F.expr("id % 100").alias("id"), F.expr("CAST(amount * 100 AS BIGINT)").alias("cents")'
 
 
 def orders_of(day: str, count: int = 3) -> list[dict]:
@@ -50,7 +57,8 @@ def make_project(root: Path, pipelines: str, settings: str = "lake: lake\npipeli
 
 def orders_project(root: Path, writes: str, missing: str = "") -> Path:
     """Three days of orders, written to silver.orders by one of the patterns."""
-    make_project(root, PIPELINE.format(writes=writes, missing=missing))
+    columns = SUMS if "add=" in writes else COLUMNS
+    make_project(root, PIPELINE.format(writes=writes, missing=missing, columns=columns))
     for day in DAYS:
         land(root, day, orders_of(day))
     return root
@@ -70,9 +78,22 @@ def ids(root: Path, table: str = "silver.orders") -> list[int]:
 
 
 def expected_ids(writes: str, days: tuple[str, ...] = DAYS) -> list[int]:
-    """What one clean run leaves: every day's orders; of a reload, the last day's."""
-    kept = days[-1:] if writes.startswith("once.overwrite") else days
-    return sorted(order["id"] for day in kept for order in orders_of(day))
+    """What one clean run leaves: every day's orders; of a reload the last day's, of a merge each customer's last."""
+    found = [order["id"] for day in sorted(days) for order in orders_of(day)]
+    if writes.startswith("once.overwrite"):
+        found = found[-3:]
+    if "delete_when" in writes:
+        found = _without_deleted(found, history="scd2" in writes)
+    if "add=" in writes:
+        found = sorted({number % 100 for number in found})
+    return sorted(found)
+
+
+def _without_deleted(ids: list[int], history: bool) -> list[int]:
+    """The orders that are left when a customer's last one stands for all, and order 102 deletes its customer."""
+    if history:
+        return [number for number in ids if number != 102]
+    return [number for number in {number % 100: number for number in ids}.values() if number != 102]
 
 
 def commits(root: Path, table: str = "silver.orders") -> int:

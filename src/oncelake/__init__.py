@@ -19,10 +19,14 @@ _PUBLIC = {
     "Project": "oncelake.api",
     "Report": "oncelake.work",
     "Verdict": "oncelake.proving.verdict",
+    "aggregate": "oncelake.patterns",
     "append": "oncelake.patterns",
     "differences": "oncelake.api",
     "files": "oncelake.sources",
     "fingerprint": "oncelake.api",
+    "key": "oncelake.keyed.keys",
+    "latest": "oncelake.keyed.latest",
+    "merge": "oncelake.patterns",
     "open": "oncelake.api",
     "overwrite": "oncelake.patterns",
     "pipeline": "oncelake.pipelines",
@@ -30,6 +34,7 @@ _PUBLIC = {
     "prove_script": "oncelake.proving.proof",
     "replace_interval": "oncelake.patterns",
     "replace_partitions": "oncelake.patterns",
+    "scd2": "oncelake.patterns",
     "table": "oncelake.sources",
     "write": "oncelake.writing",
 }
@@ -44,10 +49,14 @@ __all__ = [
     "Report",
     "Verdict",
     "__version__",
+    "aggregate",
     "append",
     "differences",
     "files",
     "fingerprint",
+    "key",
+    "latest",
+    "merge",
     "open",
     "overwrite",
     "pipeline",
@@ -55,6 +64,7 @@ __all__ = [
     "prove_script",
     "replace_interval",
     "replace_partitions",
+    "scd2",
     "table",
     "write",
 ]
@@ -63,8 +73,10 @@ if TYPE_CHECKING:
     from oncelake.api import Project, differences, fingerprint, open  # noqa: A004  once.open
     from oncelake.errors import OncelakeError
     from oncelake.intervals import Interval
+    from oncelake.keyed.keys import key
+    from oncelake.keyed.latest import latest
     from oncelake.lake.fingerprint import Fingerprint
-    from oncelake.patterns import append, overwrite, replace_interval, replace_partitions
+    from oncelake.patterns import aggregate, append, merge, overwrite, replace_interval, replace_partitions, scd2
     from oncelake.pipelines import pipeline
     from oncelake.proving.proof import prove, prove_script
     from oncelake.proving.verdict import Verdict

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oncelake.contracts import Log, Reading, Watcher
-from oncelake.errors import OncelakeError, UnknownTarget
+from oncelake.errors import Lost, OncelakeError, UnknownTarget
 from oncelake.identity import Whole
 from oncelake.lake.address import Address
 from oncelake.lake.log import TableLog, find_log, read_log
@@ -27,6 +27,7 @@ from oncelake.work import Plan, Report, Request
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from oncelake.keyed.duplicates import Repair
     from oncelake.lake.fingerprint import Differences, Fingerprint
 
 
@@ -112,6 +113,20 @@ class Project:
             raise UnknownTarget(name=target, guess=guess(target, known), known=", ".join(known))
         log = read_log(target, self.address.table(target))
         return [change_of(entry) for entry, _ in zip(log.history(), range(limit or len(log.commits)), strict=False)]
+
+    def repair(self, target: str, keys: Iterable[str], keep: Iterable[str] = (), dry_run: bool = False) -> Repair:
+        """Remove rows of a key that are there more than once, in one commit; those that differ only if `keep` ranks them."""
+        from oncelake.keyed.duplicates import repaired
+        from oncelake.lake.lock import Busy, table_lock
+
+        path = self.address.table(target)
+        read_log(target, path)  # what is not there needs no session
+        session = self.session()
+        try:
+            with table_lock(self.address.lake, target, self.settings.patience, lambda: False):
+                return repaired(session, read_log(target, path), tuple(keys), tuple(keep), dry_run)
+        except Busy as busy:
+            raise Lost(target=target, holder=busy.holder, pipeline=target) from busy
 
     def ledger(self) -> list[dict[str, Any]]:
         """Every attempt there was, oldest first, as far as the ledger knows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -73,10 +74,16 @@ class Stamp:
     marker: Marker
     facts: str
 
+    def noting(self, **more: Any) -> Stamp:
+        """The same stamp with more facts."""
+        return Stamp(
+            self.marker, json.dumps({"oncelake": json.loads(self.facts)["oncelake"] | more}, separators=(",", ":"))
+        )
+
 
 @dataclass(frozen=True)
 class Writing:
-    """What a pattern is asked to write: which work, where, stamped how."""
+    """What a pattern is asked to write: which work, where, stamped how. `own` is the folder of what oncelake keeps itself."""
 
     work: Work
     path: str
@@ -84,6 +91,7 @@ class Writing:
     attempt: str
     grid: Grid | None
     where: str
+    own: str
 
 
 class Pattern(Protocol):
@@ -106,7 +114,12 @@ class Pattern(Protocol):
 
     @property
     def replaces(self) -> bool:
-        """Whether it removes rows that are there."""
+        """Whether it removes the rows of its slice that are there, so that nobody else may own them."""
+        ...
+
+    @property
+    def restates(self) -> bool:
+        """Whether a work may be done again with the next generation."""
         ...
 
     def problem(self, grid: Grid | None) -> str | None:

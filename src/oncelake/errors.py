@@ -23,6 +23,9 @@
     │   ├── NoFrame                 the function returned no frame for a target
     │   ├── WrongColumns            the frame does not fit the target
     │   ├── StrayRows               rows outside the slice
+    │   ├── NullKeys                rows without a key
+    │   ├── RepeatedKeys            a key more than once where it may be there once
+    │   ├── NotAgain                a work that cannot be restated
     │   ├── EmptyReload             a reload would replace rows by none
     │   ├── NotPartitioned          replace_partitions on a table partitioned otherwise
     │   ├── FunctionFailed          the user's function raised
@@ -246,6 +249,30 @@ class StrayRows(WorkFailed):
     code = "stray_rows"
     says = "rows for {target} lie outside {slice}: {examples}"
     hint = "filter them in {where} or widen the slice, then: oncelake run {pipeline}"
+
+
+class NullKeys(WorkFailed):
+    """Rows without a key; they would match nothing and be put in again by every run."""
+
+    code = "null_keys"
+    says = "rows for {target} have no key ({keys}): {examples}"
+    hint = 'filter them in {where} or declare null_keys="quarantine", then: oncelake run {pipeline}'
+
+
+class RepeatedKeys(WorkFailed):
+    """A key more than once where it may be there once."""
+
+    code = "repeated_keys"
+    says = "the frame for {target} has a key more than once ({keys}): {examples}"
+    hint = "group by all of {keys} in {where}, then: oncelake run {pipeline}"
+
+
+class NotAgain(WorkFailed):
+    """A work that cannot be restated: what it added the first time is not known any more."""
+
+    code = "not_again"
+    says = "{target} is added to by {pipeline}, so {slice} cannot be done again: it would be added twice"
+    hint = "oncelake history {target}"
 
 
 class EmptyReload(WorkFailed):

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-POINTS = ("pinned", "claimed", "read", "transformed", "created", "writing", "written", "settled", "recorded")
+POINTS = (
+    "pinned",
+    "claimed",
+    "read",
+    "transformed",
+    "created",
+    "writing",
+    "prepared",
+    "written",
+    "settled",
+    "recorded",
+)
 
 _on_reach: Callable[[str], None] | None = None
 

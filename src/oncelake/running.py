@@ -318,7 +318,8 @@ def make_facts(work: Work, run: str, pins: Mapping[str, Any], code: str | None) 
 def make_writing(work: Work, facts: Mapping[str, Any], address: Address, declared: Declared) -> Writing:
     """What a pattern is asked to write."""
     stamp = Stamp(work.marker, json.dumps({"oncelake": facts}, separators=(",", ":")))
-    return Writing(work, address.table(work.target), stamp, facts["attempt"], declared.grid, declared.where)
+    path, own = address.table(work.target), address.own()
+    return Writing(work, path, stamp, facts["attempt"], declared.grid, declared.where, own)
 
 
 def write_work(frame: DataFrame, pattern: Pattern, writing: Writing) -> Outcome:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import oncelake as once
-from lakes import DAYS, WRITES, commits, expected_ids, ids, land, orders_of, orders_project
+from lakes import DAYS, WRITES, commits, expected_ids, ids, land, orders_project
 from oncelake import points
 
 SPAN = {"start": DAYS[0], "end": "2024-03-17"}
@@ -26,7 +26,11 @@ def test_twice_is_once(tmp_path, spark, writes):
     second = project.run("orders", **SPAN)
     assert (first.outcome, [w.outcome for w in first.works]) == ("done", ["committed"] * 3)
     assert [w.outcome for w in second.works] == ["already_done"] * 3
-    assert [w.rows.written for w in second.works][-1] == 3
+    # What an earlier reload wrote is not told any more once a later one is in place.
+    assert [(w.rows.written, w.version) for w in second.works][-1:] == [
+        (w.rows.written, w.version) for w in first.works
+    ][-1:]
+    assert first.works[0].rows.written == 3
     assert ids(tmp_path) == expected_ids(writes)
     assert commits(tmp_path) == 3
 
@@ -45,6 +49,9 @@ class Stopped(BaseException):
 
 @pytest.mark.parametrize("point", points.POINTS)
 def test_stopped_at_any_point_is_once(tmp_path, spark, writes, point):
+    if point == "prepared" and "delete_when" not in writes:
+        pytest.skip("it remembers nothing")
+
     def stop(reached):
         if reached == point:
             raise Stopped
@@ -53,11 +60,11 @@ def test_stopped_at_any_point_is_once(tmp_path, spark, writes, point):
     points.watch(stop)
     try:
         with pytest.raises(Stopped):
-            project.run("orders", date=DAYS[0])
+            project.run("orders", date=DAYS[1])
     finally:
         points.watch(None)
-    assert project.run("orders", date=DAYS[0]).outcome == "done"
-    assert ids(tmp_path) == expected_ids(writes, DAYS[:1])
+    assert project.run("orders", date=DAYS[1]).outcome == "done"
+    assert ids(tmp_path) == expected_ids(writes, DAYS[1:2])
     assert commits(tmp_path) == 1
 
 
@@ -87,7 +94,7 @@ def test_two_at_once_without_the_lock_is_once(tmp_path, spark, writes, monkeypat
 def test_a_commit_whose_answer_was_lost_is_reported_as_committed(tmp_path, spark, writes, monkeypatch):
     from oncelake.lake import verbs
 
-    real = verbs._writer
+    real, merge = verbs._writer, verbs.merge
 
     class AnswerLost:
         def __init__(self, writer):
@@ -101,8 +108,13 @@ def test_a_commit_whose_answer_was_lost_is_reported_as_committed(tmp_path, spark
             self.writer.save(path)
             raise ConnectionError("the answer was lost")
 
+    def merged(*given):
+        merge(*given)
+        raise ConnectionError("the answer was lost")
+
     project = opened(tmp_path, spark, writes)
     monkeypatch.setattr(verbs, "_writer", lambda frame, stamp: AnswerLost(real(frame, stamp)))
+    monkeypatch.setattr(verbs, "merge", merged)
     report = project.run("orders", date=DAYS[0])
     assert [w.outcome for w in report.works] == ["committed"]
     assert ids(tmp_path) == expected_ids(writes, DAYS[:1])
@@ -115,8 +127,9 @@ def test_an_interval_without_rows_is_done_and_empty(tmp_path, spark, writes):
     project = opened(tmp_path, spark, writes, ', missing="empty"')
     land(tmp_path, DAYS[0], [])
     report = project.run("orders", start=DAYS[0], end=DAYS[2])
-    assert [(w.outcome, w.rows.written) for w in report.works] == [("committed", 0), ("committed", 3)]
-    assert ids(tmp_path) == expected_ids(writes, DAYS[1:2])
+    expected = expected_ids(writes, DAYS[1:2])
+    assert [(w.outcome, w.rows.written) for w in report.works] == [("committed", 0), ("committed", len(expected))]
+    assert ids(tmp_path) == expected
     assert project.run("orders", date=DAYS[0]).works[0].outcome == "already_done"
 
 
@@ -130,4 +143,4 @@ def test_one_work_is_one_commit_with_its_marker_and_facts(tmp_path, spark, write
     assert newest.facts["generation"] == 1
     assert newest.facts["pins"]["files"]["count"] == 1
     assert newest.facts["code"]
-    assert [order["id"] for order in orders_of(DAYS[1])] == ids(tmp_path)
+    assert ids(tmp_path) == expected_ids(writes, DAYS[1:2])

@@ -164,6 +164,24 @@ def history(project: once.Project, shown: output.Output, target: str, limit: int
 
 
 @cli.command()
+@click.argument("target")
+@click.option("--keys", required=True, metavar="COLUMNS", help="The columns that tell rows apart, with commas.")
+@click.option("--keep", metavar="latest_by=COLUMNS", help="Of rows that differ, keep the one with the greatest.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@_project_options
+def repair(project: once.Project, shown: output.Output, target: str, keys: str, keep: str, dry_run: bool) -> int:
+    """Remove rows that are there more than once, in one commit that touches only the files that hold them.
+
+    Identical rows need no more than --keys. Rows of one key that differ are left alone, unless --keep says which is right.
+    """
+    name, _, columns = (keep or "latest_by=").partition("=")
+    if name != "latest_by" or (keep and not columns):
+        raise click.UsageError("--keep is like latest_by=updated_at")
+    order = tuple(filter(None, columns.split(",")))
+    return shown.repair(project.repair(target, tuple(filter(None, keys.split(","))), order, dry_run), dry_run)
+
+
+@cli.command()
 @click.option("--script", type=click.Path(), help="A PySpark script instead of a pipeline; its arguments after --.")
 @click.option("--table", "tables", multiple=True, metavar="PATH", help="A Delta table the script writes.")
 @click.option("--exclude", multiple=True, metavar="[TABLE:]COLUMN", help="A column left out of the comparison.")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import oncelake as once
 
 if TYPE_CHECKING:
+    from oncelake.keyed.duplicates import Repair
     from oncelake.reporting import Change, Standing
     from oncelake.work import Outcome, Work
 
@@ -117,6 +118,28 @@ class Output:
         self._table(header, rows)
         self.document({"target": target, "commits": [change.document() for change in changes]})
         return 0
+
+    def repair(self, repair: Repair, dry_run: bool) -> int:
+        """What was there more than once, and what became of it."""
+        keys, target = ",".join(repair.keys), repair.target
+        if not repair.doubled:
+            self.say(f"{target}: no key ({keys}) is there more than once, in version {repair.read}")
+        else:
+            copies = f"{_count(repair.doubled, 'key')} ({keys}) more than once, {_count(repair.surplus, 'surplus row')}"
+            self.say(f"{target}, version {repair.read}: {copies} in {_count(repair.files, 'file')}")
+            self.say(f"  identical: {_count(repair.identical, 'key')}; differing: {_count(repair.differing, 'key')}")
+            for commit in repair.since:
+                who = commit["pipeline"] or f"({commit['operation']})"
+                self.say(f"  version {commit['version']} by {who} brought in {_count(commit['rows'], 'row')}")
+            self.say(f"  such as {', '.join(repair.examples)}")
+        if repair.removable:
+            removed = f"{_count(repair.removable, 'row')}"
+            self.say(f"would remove {removed}" if dry_run else f"removed {removed} in version {repair.version}")
+        if repair.left:
+            self.say(f"left: {_count(repair.left, 'row')} that differ from another row of their key")
+            self.say(f"  next: oncelake repair {target} --keys {keys} --keep latest_by=COLUMN")
+        self.document(repair.document())
+        return 1 if repair.left and not dry_run else 0
 
     def _table(self, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
         if not rows:

@@ -58,11 +58,12 @@ class Recorded(NamedTuple):
 
 @dataclass(frozen=True)
 class State:
-    """What a checkpoint says of the table itself: its markers by app id, metadata and protocol."""
+    """What a checkpoint says of the table itself: its markers by app id, metadata, protocol and domains."""
 
     markers: dict[str, Recorded]
     metadata: Mapping[str, Any]
     protocol: Mapping[str, Any]
+    domains: dict[str, str]
 
 
 class CheckpointFiles:
@@ -76,16 +77,18 @@ class CheckpointFiles:
         self._path = path
 
     def state(self) -> State:
-        """Markers, metadata and protocol, in one pass over the files."""
+        """Markers, metadata, protocol and domains, in one pass over the files."""
         markers: dict[str, Recorded] = {}
         metadata: dict[str, Any] = {}
         protocol: dict[str, Any] = {}
+        domains: dict[str, str] = {}
         for file in self._checkpoint.files:
             found = self._columns(posixpath.join(_LOG, file), _STATE)
             markers |= _by_app_id(found["txn"])
             metadata = next(iter(_rows(found["metaData"])), metadata)
             protocol = next(iter(_rows(found["protocol"])), protocol)
-        return State(markers, metadata, protocol)
+            domains |= {row["domain"]: row["configuration"] for row in _rows(found["domainMetadata"])}
+        return State(markers, metadata, protocol, domains)
 
     def adds(self) -> Iterator[Mapping[str, Any]]:
         """The `add` action of every file, in the checkpoint itself and in its sidecars."""
@@ -113,6 +116,7 @@ _STATE: Wanted = {
     "txn": ("appId", "version", "lastUpdated"),
     "metaData": ("schemaString", "partitionColumns", "configuration", "id"),
     "protocol": None,
+    "domainMetadata": ("domain", "configuration"),
 }
 
 

@@ -19,6 +19,10 @@ class Appearing(Exception):
     """The table is being created by another runner and has no commit yet."""
 
 
+class Moved(Exception):
+    """The table got a new version after it was compared with and before it was written."""
+
+
 # In classic mode conflicts carry no condition, and the classes have no useful base: the prefix is the same everywhere.
 _CONFLICTS = (
     "DELTA_CONCURRENT_",
@@ -37,6 +41,7 @@ _CONFLICT_CLASSES = (
     "ProtocolChangedException",
     "DeltaConcurrentModificationException",
     Appearing.__name__,
+    Moved.__name__,
 )
 _CALLING = "An error occurred while calling"  # py4j's own first line, which says nothing
 _RAISED = re.compile(r"^[\w.]+(?:Error|Exception): .*$", re.MULTILINE)

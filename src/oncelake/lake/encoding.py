@@ -22,8 +22,9 @@ Every value is used once, because inside an array or a map Spark computes again 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
+from urllib.parse import quote
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -61,6 +62,17 @@ def refuse_unknown(kind: T.DataType, where: str) -> None:
 def row_text(fields: list[T.StructField]) -> Column:
     """The text of a row of these columns, never null."""
     return F.concat(F.lit(""), *_listed((F.col(identifier(f.name)), f.dataType) for f in fields))
+
+
+def content_text(fields: list[T.StructField], of: Callable[[str], Column]) -> Column:
+    """The text of what is there in a row, never null.
+
+    Columns go by name and nulls are left out, so that neither the order of the columns nor one added later changes the
+    text of a row that was there before.
+    """
+    known = sorted(fields, key=lambda field: field.name.casefold())
+    texts = [F.concat(F.lit(f"{quote(f.name.casefold())}="), _text(of(f.name), f.dataType)) for f in known]
+    return F.concat_ws(",", *texts)
 
 
 def row_hashes(fields: list[T.StructField], salts: tuple[int, ...]) -> list[Column]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from oncelake.intervals import Interval, instant_text
 from oncelake.shares import values
 
+_SUFFIXES = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L"}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _PLAIN = re.compile(r"[\w .,:@+=/()-]*")
 
 
@@ -94,7 +96,33 @@ def typed_literal(text: str | None, kind: str) -> str:
     return text_literal(text) if kind == "string" else f"CAST({text_literal(text)} AS {kind})"
 
 
-def one_of(partitions: list[dict[str, str]]) -> str | None:
-    """The predicate for some partitions, each given as literals by column; None where there are none."""
-    either = [all_of([f"{identifier(c)} <=> {value}" for c, value in partition.items()]) for partition in partitions]
+def exact_literal(text: str, kind: str) -> str:
+    """The same without a cast where SQL has a literal of the type: only those let Delta skip files.
+
+    A timestamp is spelled in microseconds since 1970, because its text would depend on a time zone.
+    """
+    if kind in _SUFFIXES:
+        return f"{int(text)}{_SUFFIXES[kind]}"
+    if kind == "date":
+        return f"DATE'{date.fromisoformat(text).isoformat()}'"
+    if kind == "timestamp":
+        return f"TIMESTAMP'{instant_text(datetime.fromtimestamp(0, UTC) + timedelta(microseconds=int(text)))}'"
+    return typed_literal(text, kind)
+
+
+def bound_literal(value: Any, kind: str) -> str | None:
+    """A literal that is not below a column's greatest value, from a file's statistics; None where they are not exact."""
+    if kind in ("byte", "short", "integer", "long") and isinstance(value, int):
+        return int.__repr__(value)
+    if kind == "date":
+        return f"DATE'{value}'" if _DATE.fullmatch(value) else None
+    if kind == "timestamp" and isinstance(value, datetime):
+        # Statistics are cut off at the millisecond.
+        return f"TIMESTAMP'{instant_text(value + timedelta(milliseconds=1))}'"
+    return None
+
+
+def one_of(partitions: list[dict[str, str]], of: str = "") -> str | None:
+    """The predicate for some partitions (`of` a table), each given as literals by column; None where there are none."""
+    either = [all_of([f"{of}{identifier(c)} <=> {value}" for c, value in place.items()]) for place in partitions]
     return "(" + " OR ".join(either) + ")" if either else None

@@ -33,6 +33,7 @@ class TableLog:
     markers: Mapping[str, Recorded]
     metadata: Mapping[str, Any]
     protocol: Mapping[str, Any]
+    domains: Mapping[str, str]
     commits: tuple[int, ...]
     checkpoint: Checkpoint | None
     storage: Storage = field(repr=False, compare=False)
@@ -96,11 +97,17 @@ class TableLog:
         """The partition columns."""
         return tuple(self.metadata.get("partitionColumns") or ())
 
+    @property
+    def clustered_by(self) -> tuple[str, ...]:
+        """The clustering columns."""
+        columns = json.loads(self.domains.get("delta.clustering") or "{}").get("clusteringColumns", [])
+        return tuple(path[0] for path in columns if len(path) == 1)
+
     def rows(self) -> int | None:
         """The number of rows, from the files' statistics; None where a file has none."""
         total = 0
         for add in self.files():
-            statistics = json.loads(add.get("stats") or "{}")
+            statistics = statistics_of(add)
             if "numRecords" not in statistics:
                 return None
             total += statistics["numRecords"] - ((add.get("deletionVector") or {}).get("cardinality") or 0)
@@ -191,6 +198,10 @@ class Entry:
     def rows(self) -> Rows:
         """Row counts as Delta reports them: in the metrics, else in the statistics of the files, else not at all."""
         metrics = {key: int(value) for key, value in self.info.get("operationMetrics", {}).items() if _is_count(value)}
+        read, aside = self.facts.get("rows_read"), self.facts.get("quarantined", 0)
+        if "numTargetRowsInserted" in metrics:
+            merged = metrics["numTargetRowsInserted"] + metrics.get("numTargetRowsUpdated", 0)
+            return Rows(read, merged, metrics.get("numTargetRowsDeleted"), aside)
         written = metrics.get("numOutputRows")
         if written is not None:
             written -= metrics.get("numCopiedRows", 0)
@@ -199,7 +210,7 @@ class Entry:
         deleted = metrics.get("numDeletedRows")
         if deleted is None:
             deleted = _records(self.actions("remove"))
-        return Rows(read=self.facts.get("rows_read"), written=written, deleted=deleted)
+        return Rows(read, written, deleted, aside)
 
     def _parse(self, line: bytes) -> dict[str, Any]:
         try:
@@ -258,11 +269,12 @@ def _replay(
     markers: dict[str, Recorded] = {}
     metadata: Mapping[str, Any] = {}
     protocol: Mapping[str, Any] = {}
+    domains: dict[str, str] = {}
     first = 0
     if checkpoint is not None:
         first = checkpoint.version + 1
         state = CheckpointFiles(place, checkpoint, table, path).state()
-        markers, metadata, protocol = state.markers, state.metadata, state.protocol
+        markers, metadata, protocol, domains = state.markers, state.metadata, state.protocol, state.domains
     tail = [version for version in versions if version >= first]
     _refuse_gaps(table, path, first, tail)
     for version in tail:
@@ -271,8 +283,9 @@ def _replay(
             markers[txn["appId"]] = Recorded(txn["version"], txn.get("lastUpdated"), version)
         metadata = next(entry.actions("metaData"), metadata)
         protocol = next(entry.actions("protocol"), protocol)
+        domains |= {each["domain"]: each["configuration"] for each in entry.actions("domainMetadata")}
     newest = tail[-1] if tail else first - 1
-    return TableLog(table, path, newest, markers, metadata, protocol, versions, checkpoint, place)
+    return TableLog(table, path, newest, markers, metadata, protocol, domains, versions, checkpoint, place)
 
 
 def _refuse_gaps(table: str, path: str, first: int, tail: list[int]) -> None:
@@ -320,10 +333,16 @@ def _added(adds: Iterator[dict[str, Any]], copied: int) -> int | None:
     return None if records is None else records - copied
 
 
+def statistics_of(action: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file's action says of its rows; empty where it says nothing."""
+    statistics: dict[str, Any] = json.loads(action.get("stats") or "{}")
+    return statistics
+
+
 def _records(actions: Iterator[dict[str, Any]]) -> int | None:
     total = 0
     for action in actions:
-        statistics = json.loads(action.get("stats") or "{}")
+        statistics = statistics_of(action)
         if "numRecords" not in statistics:
             return None
         total += statistics["numRecords"]

@@ -26,6 +26,9 @@ _DELTA = {
     "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }
+_MARKING = tuple(
+    f"spark.databricks.delta.{key}" for key in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata")
+)
 _JOINED = {"spark.driver.extraClassPath": os.pathsep, "spark.driver.extraJavaOptions": " "}
 
 
@@ -83,14 +86,19 @@ def in_zone(session: SparkSession, zone: str) -> SparkSession:
 
 
 def private(session: SparkSession) -> SparkSession:
-    """A session of its own, with the settings and the database of the given one, which stays as it is."""
+    """A session of its own, with the settings and the database of the given one, which stays as it is.
+
+    A marker that somebody left in the settings is not taken over: it would make writes vanish.
+    """
     if hasattr(session, "cloneSession"):
         cloned: SparkSession = session.cloneSession()
+        for key in _MARKING:
+            cloned.conf.unset(key)
         return cloned
     own = session.newSession()
     base = dict(own.conf.getAll)
     for key, value in dict(session.conf.getAll).items():
-        if base.get(key) != value:
+        if base.get(key) != value and key not in _MARKING:
             own.conf.set(key, value)
     own.catalog.setCurrentDatabase(session.catalog.currentDatabase())
     return own

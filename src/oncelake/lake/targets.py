@@ -23,12 +23,15 @@ def look_at(writing: Writing) -> Look:
     return Look(f"the frame for {writing.work.target}", writing.work.pipeline, writing.where)
 
 
-def ready(frame: DataFrame, writing: Writing, layout: verbs.Layout) -> TableLog:
-    """The target's log; the table is created if it is not there, and the frame's columns are compared if it is."""
+def ready(frame: DataFrame, writing: Writing, layout: verbs.Layout, evolve: bool = False) -> TableLog:
+    """The target's log; the table is created if it is not there, and the frame's columns are compared if it is.
+
+    A table that may `evolve` takes columns it has not got, and null for those the frame has not got.
+    """
     log = find_log(writing.work.target, writing.path) or _created(frame, writing, layout)
     if layout.cluster_by and log.version == 0:
         verbs.cluster(frame.sparkSession, writing.path, layout)
-    _fit(frame, log, writing)
+    _fit(frame, log, writing, evolve)
     return log
 
 
@@ -72,13 +75,13 @@ def _strays(frame: DataFrame, predicate: str, shown: tuple[str, ...]) -> str:
     return ", ".join(texts) + (", …" if len(rows) > _EXAMPLES else "")
 
 
-def _fit(frame: DataFrame, log: TableLog, writing: Writing) -> None:
+def _fit(frame: DataFrame, log: TableLog, writing: Writing, evolve: bool) -> None:
     there = {name.casefold(): name for name in log.schema}
     ours = {name.casefold(): name for name in columns(frame)}
     parts = []
-    if extra := [name for key, name in ours.items() if key not in there]:
+    if not evolve and (extra := [name for key, name in ours.items() if key not in there]):
         parts.append(f"the table has no column {', '.join(extra)}")
-    if lacking := [name for key, name in there.items() if key not in ours]:
+    if not evolve and (lacking := [name for key, name in there.items() if key not in ours]):
         parts.append(f"the frame has no column {', '.join(lacking)}")
     if len(ours) < len(frame.columns):
         parts.append("the frame has a column twice")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oncelake.contracts import Stamp
 from oncelake.lake.address import is_local, local_path
 from oncelake.lake.literals import identifier, typed_literal
+from oncelake.lake.session import private
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -20,6 +22,7 @@ class Layout:
 
     partition_by: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
+    deletion_vectors: bool = False
 
 
 def table_at(session: SparkSession, path: str, version: int) -> DataFrame:
@@ -39,7 +42,8 @@ def create(frame: DataFrame, path: str, layout: Layout) -> None:
         _create_without_jvm(path, schema, layout)
     except Exception:  # noqa: BLE001  a type or a store it does not know
         by = f" PARTITIONED BY ({_names(layout.partition_by)})" if layout.partition_by else ""
-        statement = f"CREATE TABLE IF NOT EXISTS delta.{identifier(path)} ({schema.toDDL()}) USING delta{by}"
+        also = " TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')" if layout.deletion_vectors else ""
+        statement = f"CREATE TABLE IF NOT EXISTS delta.{identifier(path)} ({schema.toDDL()}) USING delta{by}{also}"
         frame.sparkSession.sql(statement)
 
 
@@ -53,7 +57,11 @@ def _create_without_jvm(path: str, schema: StructType, layout: Layout) -> None:
 
     place = str(local_path(path)) if is_local(path) else path
     DeltaTable.create(
-        place, schema=Schema.from_json(schema.json()), partition_by=list(layout.partition_by), mode="ignore"
+        place,
+        schema=Schema.from_json(schema.json()),
+        partition_by=list(layout.partition_by),
+        mode="ignore",
+        configuration={"delta.enableDeletionVectors": "true"} if layout.deletion_vectors else None,
     )
 
 
@@ -84,6 +92,59 @@ def overwrite(frame: DataFrame, path: str, stamp: Stamp) -> None:
     """Put the rows in the place of all there are."""
     # Said aloud, because a user's session may ask for the other mode, which would keep partitions that became empty.
     _writer(frame, stamp).mode("overwrite").option("partitionOverwriteMode", "static").save(path)
+
+
+@dataclass(frozen=True)
+class Clauses:
+    """What a merge does with rows that match and rows that do not; what is None is not done. `s` is the batch, `t` the table."""
+
+    on: str
+    delete: Column | None = None
+    update: Column | None = None
+    sets: Mapping[str, Column] | None = None
+    insert: Column | None = None
+    values: Mapping[str, Column] | None = None
+    evolve: bool = False
+
+
+def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp) -> None:
+    """Merge the rows, in a session of its own: a merge takes its marker from nothing else than the session's settings."""
+    from delta.tables import DeltaTable
+
+    own = private(rows.sparkSession)
+    for key, value in _settings(stamp).items():
+        own.conf.set(key, value)
+    merging = DeltaTable.forPath(own, path).alias("t").merge(rows.alias("s"), clauses.on)
+    if clauses.evolve:
+        merging = merging.withSchemaEvolution()
+    if clauses.delete is not None:
+        merging = merging.whenMatchedDelete(clauses.delete)
+    if clauses.sets:
+        merging = merging.whenMatchedUpdate(clauses.update, dict(clauses.sets))
+    if clauses.values:
+        merging = merging.whenNotMatchedInsert(clauses.insert, dict(clauses.values))
+    merging.execute()
+
+
+def change(session: SparkSession, path: str, condition: Column, sets: Mapping[str, Column] | None = None) -> None:
+    """Set columns of some rows, or delete them: housekeeping of what oncelake keeps for itself, without a marker."""
+    from delta.tables import DeltaTable
+
+    table = DeltaTable.forPath(private(session), path)
+    if sets:
+        table.update(condition, dict(sets))
+    else:
+        table.delete(condition)
+
+
+def _settings(stamp: Stamp) -> dict[str, str]:
+    return {
+        "spark.databricks.delta.write.txnAppId": stamp.marker.app_id,
+        "spark.databricks.delta.write.txnVersion": str(stamp.marker.version),
+        "spark.databricks.delta.commitInfo.userMetadata": stamp.facts,
+        # The rows come from a checkpoint of their own; Delta would copy them once more to be sure that they stay the same.
+        "spark.databricks.delta.merge.materializeSource": "none",
+    }
 
 
 def _writer(frame: DataFrame, stamp: Stamp) -> DataFrameWriter:

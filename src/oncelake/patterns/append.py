@@ -32,6 +32,7 @@ class Append:
     layout: Layout
     kind = "append"
     replaces = False
+    restates = False
     within: ClassVar[Mapping[str, Any]] = {}
 
     def problem(self, grid: Grid | None) -> str | None:

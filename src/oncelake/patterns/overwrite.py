@@ -36,6 +36,7 @@ class Overwrite:
     layout: Layout
     kind = "overwrite"
     replaces = True
+    restates = True
     within: ClassVar[Mapping[str, Any]] = {}
 
     def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  it fits every pipeline

@@ -48,6 +48,7 @@ class ReplaceInterval:
     layout: Layout
     kind = "replace_interval"
     replaces = True
+    restates = True
 
     def problem(self, grid: Grid | None) -> str | None:
         """It needs intervals."""

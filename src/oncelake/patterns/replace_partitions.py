@@ -57,6 +57,7 @@ class ReplacePartitions:
     within: Mapping[str, Any]
     kind = "replace_partitions"
     replaces = True
+    restates = True
 
     def problem(self, grid: Grid | None) -> str | None:
         """A fixed set of partitions cannot belong to many intervals."""

@@ -27,7 +27,7 @@ Span = tuple[str | None, str | None]
 class Subjected:
     """A job as the prover knows it: its name, its works, its tables in the sandbox, and what may be asked of it.
 
-    `replaces`: it may be restated. `may_fail`: a run that meets another, or its remains, may fail, if it says so and the
+    `restates`: it may be done again on purpose; `replaces`: which also removes what was withdrawn. `may_fail`: a run that meets another, or its remains, may fail, if it says so and the
     next one ends well. `redoes`: changed inputs alone make it run again. `threads`: it may run several
     times in one process. `early` makes a root in which part of its files has not come yet.
     """
@@ -38,6 +38,7 @@ class Subjected:
     spans: tuple[Span, ...]
     tables: Mapping[str, Path]
     replaces: bool
+    restates: bool
     may_fail: bool
     redoes: bool
     threads: bool

@@ -100,7 +100,7 @@ def _raced(lab: Laboratory, works: Works) -> Violation | None:
 
 def restatements(lab: Laboratory) -> Iterator[Case]:
     """Do everything again on purpose."""
-    if lab.job.replaces:
+    if lab.job.restates:
         yield Case("restate", "restate", "run and restated", partial(_restated, lab))
 
 
@@ -130,7 +130,7 @@ def _came(lab: Laboratory, early: str) -> Violation | None:
         return problem
     if not job.redoes and (problem := lab.judge(lab.run(), before)):
         return after(problem, "and run again, which must not redo what is done")
-    return lab.judge(lab.run(restate=not job.redoes)) if job.replaces else None
+    return lab.judge(lab.run(restate=not job.redoes)) if job.restates else None
 
 
 def _withdrawn(lab: Laboratory, early: str) -> Violation | None:
@@ -159,7 +159,7 @@ def _read(lab: Laboratory) -> Violation | None:
     for span in lab.job.spans:
         lab.run(spans=[span])
         whole.append(lab.look())
-    lab.run(restate=lab.job.replaces)
+    lab.run(restate=lab.job.restates)
     since = {table: seen["version"] for table, seen in whole[0].items() if seen is not None}
     found = (_torn(table, seen, [state[table] for state in whole]) for table, seen in lab.versions(since).items())
     return next(filter(None, found), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from oncelake.errors import BadDeclaration
 from oncelake.identity import table_name_problem
 from oncelake.intervals import Grid, Interval
 from oncelake.lake.frames import Look, find_time
+from oncelake.lake.layout import Columns, checked_columns
 from oncelake.lake.literals import inside
 from oncelake.lake.log import read_log
 from oncelake.lake.verbs import table_at
@@ -19,11 +21,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def table(name: str, time: str | None = None) -> TableSource:
-    """Read a table: its rows of the interval by the column `time`, or all of it where no `time` is given."""
+def table(name: str, time: str | None = None, latest: Mapping[str, Columns] | None = None) -> TableSource:
+    """Read a table: its rows of the interval by the column `time`, or all of it where no `time` is given.
+
+    `latest={"keys": …, "by": …}` reads the latest row of every key only, as `once.latest` would choose it.
+    """
     if problem := table_name_problem(name):
         raise BadDeclaration(where=declared_at(), problem=problem)
-    return TableSource(name, time)
+    if latest is not None and (not set(latest) <= {"keys", "by"} or not checked_columns("keys", latest.get("keys"))):
+        problem = f'latest= is like {{"keys": ["id"], "by": "updated_at"}}, not {latest!r}'
+        raise BadDeclaration(where=declared_at(), problem=problem)
+    chosen = (
+        () if latest is None else (checked_columns("keys", latest["keys"]), checked_columns("by", latest.get("by")))
+    )
+    return TableSource(name, time, chosen)
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,7 @@ class TableSource:
 
     name: str
     time: str | None
+    latest: tuple[tuple[str, ...], ...] = ()
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -56,7 +68,14 @@ class TableSource:
 
     def read(self, session: SparkSession, reading: Reading, pins: Pins) -> DataFrame:
         """The rows of the slice, as of the pinned version."""
-        frame = table_at(session, reading.place.table(self.name), pins["version"])
+        rows = self._sliced(table_at(session, reading.place.table(self.name), pins["version"]), reading)
+        if not self.latest:
+            return rows
+        from oncelake.keyed.latest import latest
+
+        return latest(rows, *self.latest)
+
+    def _sliced(self, frame: DataFrame, reading: Reading) -> DataFrame:
         if self.time is None or reading.grid is None or not isinstance(reading.slice, Interval):
             return frame
         look = Look(f"table {self.name}", reading.pipeline, reading.where)

@@ -1,0 +1,178 @@
+"""Merging a batch into a table with keys: one commit of what changes, and of nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from oncelake.contracts import Writing
+from oncelake.errors import NotAgain, NullKeys, RepeatedKeys
+from oncelake.keyed.batch import DELETED, Columns, fitted, flagged, misfit, null_keys, refuse, set_aside, table_columns
+from oncelake.keyed.changes import Batch, changed, reduced, wins
+from oncelake.keyed.envelopes import unwrapped
+from oncelake.keyed.latest import column, content
+from oncelake.keyed.remembered import Remembered
+from oncelake.keyed.spec import Spec
+from oncelake.lake import verbs
+from oncelake.lake.address import is_local
+from oncelake.lake.conflicts import Moved
+from oncelake.lake.literals import all_of, identifier
+from oncelake.lake.log import TableLog, find_log
+from oncelake.lake.targets import ready
+from oncelake.lake.verbs import Clauses, Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_EXACT = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType)
+
+
+@dataclass(frozen=True)
+class Merging:
+    """A batch on its way into a table."""
+
+    frame: DataFrame
+    columns: Columns
+    spec: Spec
+    log: TableLog
+    writing: Writing
+
+    @classmethod
+    def begun(cls, frame: DataFrame, spec: Spec, layout: Layout, writing: Writing) -> Merging:
+        """Unwrap the frame, get the table ready, and fit the one to the other; rows without a key are set aside if asked."""
+        rows = flagged(unwrapped(frame, spec.cdc, spec.by, writing), spec)
+        log = ready(rows.drop(DELETED), writing, layout, evolve=spec.evolve)
+        columns = table_columns(rows, log, spec.keys, spec.by, writing)
+        return cls(fitted(rows, columns, writing), columns, spec, log, writing).keyed()
+
+    @property
+    def session(self) -> SparkSession:
+        """The session of the frame."""
+        return self.frame.sparkSession
+
+    @property
+    def memory(self) -> Remembered:
+        """What is remembered beside the table."""
+        return Remembered(self.session, self.writing, self.log)
+
+    def upsert(self, update: bool | tuple[str, ...], insert: bool, remembers: timedelta | None) -> None:
+        """Put the latest row of every key in the place of what is there, if it is newer and different."""
+        compared = self._compared(update)
+        batch = self.reduced(compared)
+        if self.spec.deletes and self.columns.by:
+            batch = _recalled(batch, self.memory)
+            if remembers is not None:
+                self.memory.forget(remembers)
+        # The lock keeps other runners out; where there is none, a row of the same order may come in between.
+        sure = batch.newer and is_local(self.writing.path)
+        rows = batch.rows if sure else changed(batch, self.table(), compared, bool(update))
+        there = T.StructType([field for field in compared.fields if field.name in self.log.schema])
+        won = wins(self.columns, mine, theirs, None if sure else content(there, theirs))
+        clauses = Clauses(
+            on=self.same_key(batch),
+            delete=mine(DELETED) & won if self.spec.deletes else None,
+            update=won,
+            sets=taken(compared.fieldNames()) if update else None,
+            insert=~mine(DELETED),
+            values=taken(self.columns.names) if insert else None,
+            evolve=self.spec.evolve,
+        )
+        self.merge(rows, clauses)
+
+    def add(self, summed: Iterable[str]) -> None:
+        """Add to the rows that are there. Only the marker in the same commit keeps it from being added twice."""
+        work = self.writing.work
+        if work.generation > 1:
+            raise NotAgain(target=work.target, pipeline=work.pipeline, slice=str(work.slice))
+        names = {name.casefold() for name in summed}
+        sums = [field for field in self.columns.schema.fields if field.name.casefold() in names]
+        others = set(self.columns.names) - {field.name for field in sums} - set(self.columns.keys)
+        if others or len(sums) != len(names):
+            problem = ", ".join(sorted(others or names))
+            raise misfit(self.writing, f"{problem}: adding knows keys and the columns in add=, and nothing else")
+        for field in sums:
+            if not isinstance(field.dataType, _EXACT):
+                kind = f"{field.dataType.simpleString()}, whose sum depends on the order: cast it to a decimal"
+                raise misfit(self.writing, f"column {field.name} is {kind}")
+        batch = self.reduced(self.columns.schema)
+        plus = {f.name: F.coalesce(theirs(f.name) + mine(f.name), theirs(f.name), mine(f.name)) for f in sums}
+        sets = {identifier(f.name): plus[f.name].cast(f.dataType) for f in sums}
+        self.merge(batch.rows, Clauses(self.same_key(batch), sets=sets, values=taken(self.columns.names)))
+
+    def keyed(self) -> Merging:
+        """Without the rows that have no key, if those are to be set aside."""
+        if self.spec.nulls != "quarantine":
+            return self
+        lacking = null_keys(self.columns)
+        writing = set_aside(self.frame.where(lacking), "a key is null", self.writing)
+        return replace(self, frame=self.frame.where(~lacking), writing=writing)
+
+    def reduced(self, compared: T.StructType, per: tuple[str, ...] = ()) -> Batch:
+        """The batch with one row per key; rows without a key, or of one group, are refused."""
+        batch = reduced(self.frame, self.columns, compared, self.log, per)
+        if batch.nulls and self.spec.nulls != "key":
+            refuse(NullKeys, self.frame.where(null_keys(self.columns)).drop(DELETED), self.columns, self.writing)
+        if batch.copies > 1 and self.spec.nulls == "key":
+            groups = self.frame.groupBy(*(column(key) for key in self.columns.keys)).count()
+            refuse(RepeatedKeys, groups.where("count > 1"), self.columns, self.writing)
+        return batch
+
+    def table(self) -> DataFrame:
+        """The target as it was when its log was read."""
+        return verbs.table_at(self.session, self.writing.path, self.log.version)
+
+    def same_key(self, batch: Batch, *also: str) -> str:
+        """The condition for a row of the batch and one of the table to have one key, and where such rows can be."""
+        sign = "<=>" if self.spec.nulls == "key" else "="
+        names = (*self.columns.keys, *also)
+        return all_of([*(f"t.{identifier(name)} {sign} s.{identifier(name)}" for name in names), *batch.where])
+
+    def merge(self, rows: DataFrame, clauses: Clauses) -> None:
+        """One commit, if the table is still what the rows were compared with."""
+        log = find_log(self.writing.work.target, self.writing.path)
+        if log is None or log.version != self.log.version:
+            raise Moved(f"{self.writing.work.target} got a new version meanwhile")
+        verbs.merge(rows, self.writing.path, clauses, self.writing.stamp)
+
+    def _compared(self, update: bool | tuple[str, ...]) -> T.StructType:
+        """The columns that an update sets, and whose content decides where the order is equal."""
+        if isinstance(update, bool):
+            return self.columns.schema
+        wanted = {name.casefold() for name in (*update, *self.columns.by)}
+        return T.StructType([field for field in self.columns.schema.fields if field.name.casefold() in wanted])
+
+
+def _recalled(batch: Batch, memory: Remembered) -> Batch:
+    """The batch without rows that are older than a delete of their key; its own deletes are remembered, if they are news."""
+    columns = batch.columns
+    deletes = batch.rows.where(DELETED).select(*(column(name) for name in (*columns.keys, *columns.by)))
+    known = memory.rows()
+    if known is not None:
+        known = known.select(*(column(name).alias(f"d {name}") for name in (*columns.keys, *columns.by)))
+        ours, its = (F.struct(*(column(f"{of}{name}") for name in columns.by)) for of in ("", "d "))
+        since = [*(column(key) == column(f"d {key}") for key in columns.keys), ours <= its]
+        deletes = deletes.join(known, since, "left_anti")
+        batch = replace(batch, rows=batch.rows.join(known, [*since, ~column(DELETED)], "left_anti").localCheckpoint())
+    if batch.deletes:
+        memory.prepare(deletes)
+    return batch
+
+
+def mine(name: str) -> Column:
+    """A column of the batch, in a merge."""
+    return F.col(f"s.{identifier(name)}")
+
+
+def theirs(name: str) -> Column:
+    """A column of the table, in a merge."""
+    return F.col(f"t.{identifier(name)}")
+
+
+def taken(names: Iterable[str]) -> dict[str, Column]:
+    """Columns set to what the batch has."""
+    return {identifier(name): mine(name) for name in names}

@@ -1,0 +1,61 @@
+"""Checking what a keyed pattern says of its rows: the keys, the order, the deletes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from oncelake.caller import declared_at
+from oncelake.errors import BadDeclaration
+from oncelake.lake.layout import Columns, checked_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_AGE = re.compile(r"(\d+) (hour|day|week)s?")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What the rows of a keyed table are told apart and ranked by, as it was declared."""
+
+    keys: tuple[str, ...]
+    by: tuple[str, ...] = ()
+    delete_when: str | Column | None = None
+    cdc: str | None = None
+    leave_out: tuple[str, ...] = ()
+    evolve: bool = False
+    nulls: str = "refuse"  # or "quarantine", or "key" where a null is a key like any other
+
+    @property
+    def deletes(self) -> bool:
+        """Whether rows may be deletes."""
+        return self.delete_when is not None or self.cdc is not None
+
+
+def checked_keys(what: str, target: str, keys: Columns) -> tuple[str, ...]:
+    """Key columns, at least one."""
+    found = checked_columns("keys", keys)
+    if not found:
+        raise BadDeclaration(where=declared_at(), problem=f"{what} into {target} needs keys=")
+    return found
+
+
+def checked_choice(what: str, value: Any, choices: tuple[Any, ...]) -> Any:
+    """One of the choices."""
+    if value not in choices:
+        shown = ", ".join(repr(choice) for choice in choices if choice is not None)
+        raise BadDeclaration(where=declared_at(), problem=f"{what} is one of {shown}, not {value!r}")
+    return value
+
+
+def checked_age(what: str, text: str | None) -> timedelta | None:
+    """A length of time, like "90 days"."""
+    if text is None:
+        return None
+    found = _AGE.fullmatch(text) if isinstance(text, str) else None
+    if found is None or not int(found[1]):
+        raise BadDeclaration(where=declared_at(), problem=f'{what} is a length of time like "90 days", not {text!r}')
+    return timedelta(**{f"{found[2]}s": int(found[1])})

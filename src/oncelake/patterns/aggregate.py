@@ -1,0 +1,84 @@
+"""`once.aggregate`: a row per group; what is recomputed is set, or, with the marker in the same commit, added."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from oncelake.contracts import Log, Writing
+from oncelake.identity import Marker, Slice, marker
+from oncelake.intervals import Grid, Interval
+from oncelake.keyed.spec import Spec, checked_choice, checked_keys
+from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_target
+from oncelake.lake.verbs import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def aggregate(  # noqa: PLR0913  every word of it is a choice of the user's
+    target: str,
+    keys: Columns,
+    add: Columns = None,
+    *,
+    schema: str = "freeze",
+    deletion_vectors: bool = False,
+    partition_by: Columns = None,
+    cluster_by: Columns = None,
+) -> Aggregate:
+    """Set the groups that were recomputed; the others stay. A group is there once, and null is a group like any other.
+
+    With `add` the named columns are added to what is there instead: whole numbers and decimals, whose sum does not depend
+    on the order. A work that adds cannot be restated.
+    """
+    spec = Spec(
+        checked_keys("aggregate", target, keys),
+        evolve=checked_choice("schema", schema, ("freeze", "evolve")) == "evolve",
+        nulls="key",
+    )
+    layout = checked_layout(partition_by, cluster_by, deletion_vectors)
+    return Aggregate(checked_target(target), spec, layout, checked_columns("add", add))
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """The pattern, as it was declared."""
+
+    target: str
+    spec: Spec
+    layout: Layout
+    add: tuple[str, ...]
+    kind = "aggregate"
+    replaces = False
+    within: ClassVar[Mapping[str, Any]] = {}
+
+    @property
+    def restates(self) -> bool:
+        """Not if it adds: what it added the first time is not known any more."""
+        return not self.add
+
+    def problem(self, grid: Grid | None) -> str | None:
+        """Without intervals every change of an input would add everything again."""
+        if self.add and grid is None:
+            return f"aggregate into {self.target} with add= needs every=: without intervals each new version of an input would be added again"
+        return None
+
+    def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
+        """The slice is in the app id."""
+        return marker(pipeline, self.target, slice_, generation)
+
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
+        """Every interval has a marker of its own."""
+        return log.done_intervals(pipeline, self.target)
+
+    def write(self, frame: DataFrame, writing: Writing) -> None:
+        """One merge of the groups that change."""
+        from oncelake.keyed.merging import Merging
+
+        merging = Merging.begun(frame, self.spec, self.layout, writing)
+        if self.add:
+            merging.add(self.add)
+        else:
+            merging.upsert(update=True, insert=True, remembers=None)

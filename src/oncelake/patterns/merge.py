@@ -1,0 +1,100 @@
+"""`once.merge`: rows are put in by key, the latest wins whatever the order they come in, and deletes stay deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from oncelake.contracts import Log, Writing
+from oncelake.identity import Marker, Slice, marker
+from oncelake.intervals import Grid, Interval
+from oncelake.keyed.spec import Spec, checked_age, checked_choice, checked_keys
+from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_target
+from oncelake.lake.verbs import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def merge(  # noqa: PLR0913  every word of it is a choice of the user's
+    target: str,
+    keys: Columns,
+    latest_by: Columns = None,
+    delete_when: str | Column | None = None,
+    *,
+    update: bool | Columns = True,
+    insert: bool = True,
+    cdc: str | None = None,
+    leave_out: Columns = None,
+    schema: str = "freeze",
+    null_keys: str = "refuse",
+    tombstones: str | None = None,
+    deletion_vectors: bool = False,
+    partition_by: Columns = None,
+    cluster_by: Columns = None,
+) -> Merge:
+    """Merge rows into a table by key.
+
+    Of the rows of a key the one with the greatest `latest_by` wins, in the batch and against the table, so that batches
+    may come in any order and any number of times; where it is equal a delete wins, then the content decides. Without
+    `latest_by` the batch that comes last wins.
+
+    `delete_when` says which rows are deletes; that they were deleted is remembered, for ever or as long as `tombstones`
+    says ("90 days"), so that an older row that comes late does not bring the key back. Columns in `leave_out` may decide
+    and are not written. `cdc` unwraps "debezium" or "delta" (a change feed). `update` is False, or the columns that change; `insert=False` leaves new keys out.
+    `schema="evolve"` adds new columns, "freeze" refuses them. `null_keys="quarantine"` sets rows without a key aside.
+    """
+    columns = () if isinstance(update, bool) else checked_columns("update", update)
+    spec = Spec(
+        checked_keys("merge", target, keys),
+        checked_columns("latest_by", latest_by),
+        delete_when,
+        checked_choice("cdc", cdc, (None, "debezium", "delta")),
+        checked_columns("leave_out", leave_out),
+        checked_choice("schema", schema, ("freeze", "evolve")) == "evolve",
+        checked_choice("null_keys", null_keys, ("refuse", "quarantine")),
+    )
+    return Merge(
+        checked_target(target),
+        spec,
+        checked_layout(partition_by, cluster_by, deletion_vectors),
+        update if isinstance(update, bool) else columns,
+        insert,
+        checked_age("tombstones", tombstones),
+    )
+
+
+@dataclass(frozen=True)
+class Merge:
+    """The pattern, as it was declared."""
+
+    target: str
+    spec: Spec
+    layout: Layout
+    update: bool | tuple[str, ...]
+    insert: bool
+    remembers: timedelta | None
+    kind = "merge"
+    replaces = False
+    restates = True
+    within: ClassVar[Mapping[str, Any]] = {}
+
+    def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  it fits every pipeline
+        """Nothing can be wrong with it."""
+        return None
+
+    def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
+        """The slice is in the app id."""
+        return marker(pipeline, self.target, slice_, generation)
+
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
+        """Every interval has a marker of its own."""
+        return log.done_intervals(pipeline, self.target)
+
+    def write(self, frame: DataFrame, writing: Writing) -> None:
+        """One merge of the rows that change something; where none does, of none, which carries the marker."""
+        from oncelake.keyed.merging import Merging
+
+        Merging.begun(frame, self.spec, self.layout, writing).upsert(self.update, self.insert, self.remembers)

@@ -1,0 +1,166 @@
+"""Random histories of keyed tables against a model of them in plain Python: upserts, deletes, late and repeated batches,
+crashes and restatements. Every example carries ten strands, which share no key: ten histories for the price of one.
+"""
+
+from collections import defaultdict
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import oncelake as once
+from oncelake import points
+
+STRANDS, STEPS, EXAMPLES = 10, 8, 5
+SCHEMA = "strand int, k int, at int, v string, gone boolean"
+POINTS = ("claimed", "writing", "prepared", "written", "settled")
+KEYED = {"keys": ["strand", "k"], "latest_by": "at", "delete_when": "gone", "leave_out": "gone"}
+
+
+class Stopped(BaseException):
+    """The process ends here."""
+
+
+def rows(untimed):
+    times = st.integers(0, 4) | st.none() if untimed else st.integers(0, 4)
+    row = st.tuples(st.integers(0, STRANDS - 1), st.integers(0, 1), times, st.sampled_from("ab"), st.booleans())
+    return st.lists(row, min_size=10, max_size=40)
+
+
+def histories(untimed):
+    """Steps: rows that are new, an earlier batch again under its name or another, restated with more rows; each may be
+    stopped at a point and done again.
+    """
+    step = st.tuples(
+        st.sampled_from(["new", "new", "new", "again", "renamed", "restated"]),
+        st.integers(0, STEPS),
+        rows(untimed),
+        st.none() | st.sampled_from(POINTS),
+    )
+    return st.lists(step, min_size=STEPS, max_size=STEPS)
+
+
+@contextmanager
+def stopping(at):
+    def stop(reached):
+        if reached == at:
+            raise Stopped
+
+    points.watch(stop if at else None)
+    try:
+        yield
+    except Stopped:
+        pass
+    finally:
+        points.watch(None)
+
+
+class Lake:
+    """A table written step by step."""
+
+    def __init__(self, spark, folder, pattern):
+        self.spark, self.folder, self.pattern = spark, str(folder), pattern
+        self.done, self.seen = [], []
+
+    def write(self, work, batch, generation=1, stop=None):
+        with stopping(stop):
+            frame = self.spark.createDataFrame(batch, SCHEMA)
+            return once.write(frame, self.pattern, work=f"work/{work}", lake=self.folder, generation=generation).outcome
+        return None
+
+    def step(self, number, step):
+        how, which, batch, stop = step
+        work, generation = number, 1
+        if self.done and how != "new":
+            work, generation, before = self.done[which % len(self.done)]
+            batch = before if how != "restated" else before + batch
+            generation += how == "restated"
+            work, generation = (number, 1) if how == "renamed" else (work, generation)
+        if stop:
+            self.write(work, batch, generation, stop)
+        outcome = self.write(work, batch, generation)
+        assert outcome in ("committed", "already_done")
+        assert stop or outcome == ("already_done" if how == "again" and self.done else "committed")
+        self.done = [each for each in self.done if each[0] != work] + [(work, generation, batch)]
+        self.seen += batch
+
+    def content(self, *columns):
+        table = self.spark.read.format("delta").load(f"{self.folder}/t")
+        return sorted(map(tuple, table.select(*columns).collect()), key=repr)
+
+
+def events(seen):
+    """What is known of every key: of one time the deletes, else every content there was."""
+    found = defaultdict(lambda: defaultdict(set))
+    for strand, k, at, v, gone in seen:
+        found[strand, k][-1 if at is None else at].add((gone, v))
+    return {
+        key: {at: {(True, "")} if any(gone for gone, _ in each) else each for at, each in times.items()}
+        for key, times in found.items()
+    }
+
+
+def merged(seen):
+    """The rows a merge may leave: of every key one of the latest."""
+    for (strand, k), times in events(seen).items():
+        last = max(times)
+        candidates = {(strand, k, None if last < 0 else last, v) for gone, v in times[last] if not gone}
+        if candidates:
+            yield candidates
+
+
+def versions(seen):
+    """The versions of every key of which no two rows share a time."""
+    for (strand, k), times in events(seen).items():
+        if any(len(each) > 1 for each in times.values()):
+            continue
+        history = sorted((at, *next(iter(each))) for at, each in times.items())
+        kept = [e for i, e in enumerate(history) if e[1] or not i or history[i - 1][1:] != e[1:]]
+        for index, (at, gone, v) in enumerate(kept):
+            if not gone:
+                yield strand, k, v, at, kept[index + 1][0] if index + 1 < len(kept) else None
+
+
+@pytest.fixture
+def folders(tmp_path_factory):
+    return lambda: tmp_path_factory.mktemp("lake")
+
+
+RANDOM = settings(
+    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None
+)
+
+
+@RANDOM
+@given(history=histories(untimed=True))
+def test_a_merged_table_is_what_the_model_says(spark, folders, history):
+    pattern = once.merge("t", **KEYED)
+    lake, clean = Lake(spark, folders(), pattern), Lake(spark, folders(), pattern)
+    for number, step in enumerate(history):
+        lake.step(number, step)
+    clean.write("all", lake.seen)
+    found = lake.content("strand", "k", "at", "v")
+    assert found == clean.content("strand", "k", "at", "v")
+    expected = list(merged(lake.seen))
+    assert len(found) == len(expected)
+    assert all(any(row in candidates for candidates in expected) for row in found)
+
+
+@RANDOM
+@given(history=histories(untimed=False))
+def test_a_history_is_what_the_model_says(spark, folders, history):
+    pattern = once.scd2("t", **KEYED)
+    lake, clean = Lake(spark, folders(), pattern), Lake(spark, folders(), pattern)
+    for number, step in enumerate(history):
+        lake.step(number, step)
+    clean.write("all", lake.seen)
+    columns = ("strand", "k", "v", "valid_from", "valid_to")
+    found = lake.content(*columns)
+    assert found == clean.content(*columns)
+    expected = list(versions(lake.seen))
+    assert expected
+    assert set(expected) <= set(found)
+    tied = {(row[0], row[1]) for row in found} - {(row[0], row[1]) for row in expected}
+    assert all((row[0], row[1]) in tied or row in expected for row in found)
+    assert all((row[-2] is None) == row[-1] for row in lake.content(*columns, "is_current"))
