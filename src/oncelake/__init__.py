@@ -25,7 +25,7 @@ _PUBLIC = {
     "files": "oncelake.sources",
     "fingerprint": "oncelake.api",
     "key": "oncelake.keyed.keys",
-    "latest": "oncelake.keyed.latest",
+    "latest": "oncelake.api",
     "merge": "oncelake.patterns",
     "open": "oncelake.api",
     "overwrite": "oncelake.patterns",
@@ -70,11 +70,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from oncelake.api import Project, differences, fingerprint, open  # noqa: A004  once.open
+    from oncelake.api import Project, differences, fingerprint, latest, open  # noqa: A004  once.open
     from oncelake.errors import OncelakeError
     from oncelake.intervals import Interval
     from oncelake.keyed.keys import key
-    from oncelake.keyed.latest import latest
     from oncelake.lake.fingerprint import Fingerprint
     from oncelake.patterns import aggregate, append, merge, overwrite, replace_interval, replace_partitions, scd2
     from oncelake.pipelines import pipeline

@@ -207,6 +207,17 @@ def differences(
     return fingerprints.differences(_frame(left), _frame(right), exclude=exclude, limit=limit)
 
 
+def latest(frame: DataFrame, keys: str | Iterable[str], by: str | Iterable[str] = ()) -> DataFrame:
+    """The latest row of every key: the one with the greatest `by`, the first column first, a null below everything.
+
+    Rows that are equal there are told apart by their content, so that every run picks the same one, whatever the order
+    they come in. Null is a key like any other here.
+    """
+    from oncelake.keyed.latest import latest as chosen
+
+    return chosen(frame, keys, by)
+
+
 def _frame(content: DataFrame | str | Path) -> DataFrame:
     from oncelake.lake.session import open_session
     from oncelake.lake.verbs import table_at

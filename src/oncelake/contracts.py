@@ -122,6 +122,11 @@ class Pattern(Protocol):
         """Whether a work may be done again with the next generation."""
         ...
 
+    @property
+    def compacts(self) -> bool:
+        """Whether small files that it leaves are put together between works."""
+        ...
+
     def problem(self, grid: Grid | None) -> str | None:
         """What is wrong with this declaration in a pipeline on that grid, or None."""
         ...
@@ -132,6 +137,10 @@ class Pattern(Protocol):
 
     def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:
         """The intervals since the start that the log says are done."""
+        ...
+
+    def notes(self, log: Log | None) -> tuple[str, ...]:
+        """What a plan should say of how it writes: which files it looks at and which it rewrites."""
         ...
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
@@ -177,6 +186,21 @@ class Log(Protocol):
     @property
     def version(self) -> int:
         """Its newest version."""
+        ...
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The partition columns."""
+        ...
+
+    @property
+    def clustered_by(self) -> tuple[str, ...]:
+        """The clustering columns."""
+        ...
+
+    @property
+    def deletion_vectors(self) -> bool:
+        """Whether rows are marked as deleted instead of files rewritten."""
         ...
 
     def done(self, marker: Marker) -> bool:

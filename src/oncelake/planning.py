@@ -44,6 +44,7 @@ def make_plan(pipelines: Mapping[str, Pipeline], known: Known, request: Request)
         scopes.append(scope)
         notes += [note] if note else []
         planned = list(_items(pipeline, slices, known, _changing(pipeline, items)))
+        notes += _noted(pipeline, planned, known)
         items += _waiting(pipeline, planned, items, pipelines, known)
     if unfit and not scopes:
         raise unfit[0]
@@ -135,6 +136,13 @@ def _items(pipeline: Pipeline, slices: list[Slice], known: Known, changing: bool
                 yield _interval_item(pipeline, pattern, slice_, log, undone[pattern.target])
             else:
                 yield _whole_item(pipeline, pattern, slice_, log, pins)
+
+
+def _noted(pipeline: Pipeline, planned: list[Planned], known: Known) -> list[str]:
+    """What the patterns that will write have to say of it."""
+    writing = {item.work.target for item in planned if item.action == "run"}
+    patterns = [pattern for pattern in pipeline.writes if pattern.target in writing]
+    return [note for pattern in patterns for note in pattern.notes(known.logs.get(pattern.target))]
 
 
 def _undone(pipeline: Pipeline, pattern: Pattern, slices: list[Slice], known: Known) -> set[Interval]:

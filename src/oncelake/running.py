@@ -25,6 +25,7 @@ from oncelake.lake.conflicts import Meaning, gist, meaning
 from oncelake.lake.lock import Busy, table_lock
 from oncelake.lake.session import cancel, in_zone
 from oncelake.lake.targets import refused
+from oncelake.lake.upkeep import keep_up
 from oncelake.pipelines import Pipeline
 from oncelake.points import reach
 from oncelake.recovery import Settled, settle
@@ -105,6 +106,9 @@ def _carry_out(
     outcomes = [_told(outcome, ring) for outcome in attempt(pipeline, works, ring)]
     ring.ledger.ended(ring.run, outcomes)
     reach("recorded")
+    for outcome in outcomes:
+        if outcome.outcome == COMMITTED and pipeline.pattern(outcome.target).compacts:
+            keep_up(outcome.target, ring.address, ring.session, ring.watcher.warn)
     return outcomes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,11 @@ from oncelake.identity import Named, Slice
 from oncelake.intervals import Grid, Interval
 from oncelake.lake.address import Address, is_local, local_path
 from oncelake.lake.lock import Busy, table_lock
+from oncelake.lake.upkeep import keep_up
 from oncelake.recovery import settle
 from oncelake.running import TRIES, Conflict, make_facts, make_writing, pause, skipped, write_work
 from oncelake.settings import PATIENCE
-from oncelake.work import Outcome, Work
+from oncelake.work import COMMITTED, Outcome, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -84,6 +86,8 @@ def _write(frame: DataFrame, pattern: Pattern, todo: Work, address: Address, cal
                 if outcome is None:
                     writing = make_writing(todo, make_facts(todo, uuid.uuid4().hex[:12], {}, None), address, call)
                     outcome = write_work(frame, pattern, writing)
+            if outcome.outcome == COMMITTED and pattern.compacts:
+                keep_up(todo.target, address, lambda: frame.sparkSession, warnings.warn)
             return replace(outcome, seconds=time.monotonic() - begun)
         except Busy as busy:
             if (outcome := skipped(todo, address)) is not None:

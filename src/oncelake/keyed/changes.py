@@ -135,9 +135,9 @@ def changed(batch: Batch, table: DataFrame, compared: T.StructType, may_update: 
     losers = joined.groupBy(*(column(key).alias(f"lost {key}") for key in columns.keys)).agg(
         F.bool_or(won).alias("won")
     )
-    losers = losers.where(~F.col("won")).localCheckpoint()
+    losers = losers.where(~F.col("won"))
     lost = [column(key).eqNullSafe(column(f"lost {key}")) for key in columns.keys]
-    return batch.rows.join(losers, lost, "left_anti")
+    return batch.rows.join(losers, lost, "left_anti").localCheckpoint()
 
 
 def _spelled(value: Column, kind: str) -> Column:

@@ -62,16 +62,16 @@ class History:
         if batch.untimed:
             untimed = batch.rows.where(column(columns.by[0]).isNull()).drop(DELETED, TIE)
             refuse(NullKeys, untimed, replace(columns, keys=columns.by[:1]), merging.writing)
-        keys = batch.rows.select(*(column(key).alias(f"k {key}") for key in columns.keys)).distinct().localCheckpoint()
+        keys = batch.rows.select(*(column(key).alias(f"k {key}") for key in columns.keys)).distinct()
         there = _of_keys(merging.table(), keys, columns).localCheckpoint()
         known = self._known(keys)
         events = self._events(batch, there, known).localCheckpoint()
-        merging.memory.prepare(_unseen(events, known, columns))
+        merging.memory().prepare(_unseen(events, known, columns))
         self._merge(batch, _changes(_versions(events, columns), there, columns))
 
     def _known(self, keys: DataFrame) -> DataFrame | None:
         """The events of these keys that opened no version."""
-        rows, columns = self.merging.memory.rows(), self.merging.columns
+        rows, columns = self.merging.memory().rows(), self.merging.columns
         if rows is None:
             return None
         lacking = [field for field in columns.schema.fields if field.name not in rows.columns]

@@ -23,11 +23,7 @@ Of = Callable[[str], Column]
 
 
 def latest(frame: DataFrame, keys: Columns, by: Columns = None) -> DataFrame:
-    """The latest row of every key: the one with the greatest `by`, the first column first, a null below everything.
-
-    Rows that are equal there are told apart by their content, so that every run picks the same one, whatever the order
-    they come in. Null is a key like any other here.
-    """
+    """The latest row of every key, for `once.latest` and for tables that are read by it."""
     look = Look("the frame", "once.latest", declared_at())
     names = [find_column(frame, name, look)[0] for name in checked_columns("keys", keys)]
     order = [find_column(frame, name, look)[0] for name in checked_columns("by", by)]

@@ -55,19 +55,16 @@ class Merging:
         """The session of the frame."""
         return self.frame.sparkSession
 
-    @property
-    def memory(self) -> Remembered:
-        """What is remembered beside the table."""
-        return Remembered(self.session, self.writing, self.log)
+    def memory(self, age: timedelta | None = None) -> Remembered:
+        """What is remembered beside the table, for ever or up to an age."""
+        return Remembered(self.session, self.writing, self.log, age)
 
     def upsert(self, update: bool | tuple[str, ...], insert: bool, remembers: timedelta | None) -> None:
         """Put the latest row of every key in the place of what is there, if it is newer and different."""
         compared = self._compared(update)
         batch = self.reduced(compared)
         if self.spec.deletes and self.columns.by:
-            batch = _recalled(batch, self.memory)
-            if remembers is not None:
-                self.memory.forget(remembers)
+            batch = _recalled(batch, self.memory(remembers))
         # The lock keeps other runners out; where there is none, a row of the same order may come in between.
         sure = batch.newer and is_local(self.writing.path)
         rows = batch.rows if sure else changed(batch, self.table(), compared, bool(update))
@@ -137,6 +134,10 @@ class Merging:
         log = find_log(self.writing.work.target, self.writing.path)
         if log is None or log.version != self.log.version:
             raise Moved(f"{self.writing.work.target} got a new version meanwhile")
+        if rows.isEmpty():
+            # Nothing changes: the commit carries the marker alone, and costs no look at the table.
+            verbs.append(self.table().limit(0), self.writing.path, self.writing.stamp)
+            return
         verbs.merge(rows, self.writing.path, clauses, self.writing.stamp)
 
     def _compared(self, update: bool | tuple[str, ...]) -> T.StructType:

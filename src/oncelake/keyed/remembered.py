@@ -40,6 +40,7 @@ class Remembered:
     session: SparkSession
     writing: Writing
     log: TableLog
+    age: timedelta | None = None
 
     @property
     def path(self) -> str:
@@ -55,8 +56,8 @@ class Remembered:
         if len(counted) + len(void) >= _MANY:
             self._settle(counted, void)
             table = self.session.read.format("delta").load(self.path)
-        state, attempt = F.col(STATE), F.col(ATTEMPT)
-        return table.where((state == _KEPT) | attempt.isin(counted)).drop(*_OWN)
+        counts = (F.col(STATE) == _KEPT) | F.col(ATTEMPT).isin(counted)
+        return table.where(counts & ~self._forgotten()).drop(*_OWN)
 
     def prepare(self, rows: DataFrame) -> None:
         """Remember these rows, if the target's commit of this attempt comes."""
@@ -74,17 +75,11 @@ class Remembered:
         tagged.write.format("delta").mode("append").options(**marked).save(self.path)
         reach("prepared")
 
-    def forget(self, age: timedelta) -> None:
-        """Forget what was remembered longer ago."""
-        if find_log("remembered", self.path) is not None:
-            old = F.unix_micros(AT) < F.unix_micros(F.current_timestamp()) - int(age.total_seconds()) * 1_000_000
-            self._housekeep((F.col(STATE) == _KEPT) & old)
-
     def _decided(self, table: DataFrame) -> tuple[list[str], list[str]]:
         """The attempts whose commit is there, and those that will never have one."""
         prepared = table.where(F.col(STATE) == _PREPARED).groupBy(WORK, GENERATION, ATTEMPT)
         works: dict[tuple[str, int], list[str]] = {}
-        for row in prepared.agg(F.max(AT).alias(AT)).orderBy(AT, ATTEMPT).collect():
+        for row in sorted(prepared.agg(F.max(AT).alias(AT)).collect(), key=lambda row: (row[AT], row[ATTEMPT])):
             works.setdefault((row[WORK], row[GENERATION]), []).append(row[ATTEMPT])
         counted: list[str] = []
         void: list[str] = []
@@ -106,7 +101,13 @@ class Remembered:
     def _settle(self, counted: list[str], void: list[str]) -> None:
         prepared = F.col(STATE) == _PREPARED
         self._housekeep(prepared & F.col(ATTEMPT).isin(counted), {STATE: F.lit(_KEPT)})
-        self._housekeep(prepared & F.col(ATTEMPT).isin(void))
+        self._housekeep((prepared & F.col(ATTEMPT).isin(void)) | ((F.col(STATE) == _KEPT) & self._forgotten()))
+
+    def _forgotten(self) -> Column:
+        """Whether it was remembered longer ago than was asked for."""
+        if self.age is None:
+            return F.lit(False)
+        return F.unix_micros(AT) < F.unix_micros(F.current_timestamp()) - int(self.age.total_seconds()) * 1_000_000
 
     def _housekeep(self, condition: Column, sets: Mapping[str, Column] | None = None) -> None:
         try:

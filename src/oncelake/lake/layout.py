@@ -29,10 +29,12 @@ def checked_columns(what: str, columns: Columns) -> tuple[str, ...]:
     return names
 
 
-def checked_layout(partition_by: Columns, cluster_by: Columns, deletion_vectors: bool = False) -> Layout:
+def checked_layout(
+    partition_by: Columns, cluster_by: Columns, deletion_vectors: bool = False, compact: bool = False
+) -> Layout:
     """A layout, if it is one that Delta has."""
     partitioned, clustered = checked_columns("partition_by", partition_by), checked_columns("cluster_by", cluster_by)
-    layout = Layout(partitioned, clustered, deletion_vectors)
+    layout = Layout(partitioned, clustered, deletion_vectors, compact)
     if layout.partition_by and layout.cluster_by:
         raise BadDeclaration(where=declared_at(), problem="a table is partitioned or clustered, not both")
     return layout

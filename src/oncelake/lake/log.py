@@ -103,6 +103,11 @@ class TableLog:
         columns = json.loads(self.domains.get("delta.clustering") or "{}").get("clusteringColumns", [])
         return tuple(path[0] for path in columns if len(path) == 1)
 
+    @property
+    def deletion_vectors(self) -> bool:
+        """Whether rows are marked as deleted instead of files rewritten."""
+        return dict(self.metadata.get("configuration") or {}).get("delta.enableDeletionVectors") == "true"
+
     def rows(self) -> int | None:
         """The number of rows, from the files' statistics; None where a file has none."""
         total = 0

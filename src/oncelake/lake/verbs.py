@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a table's files are laid out when it is created."""
+    """How a table's files are laid out when it is created, and whether they are compacted later."""
 
     partition_by: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
     deletion_vectors: bool = False
+    compact: bool = False
 
 
 def table_at(session: SparkSession, path: str, version: int) -> DataFrame:

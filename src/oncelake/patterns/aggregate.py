@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from oncelake.contracts import Log, Writing
 from oncelake.identity import Marker, Slice, marker
 from oncelake.intervals import Grid, Interval
-from oncelake.keyed.spec import Spec, checked_choice, checked_keys
+from oncelake.keyed.spec import Spec, checked_choice, checked_keys, merge_notes
 from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_target
 from oncelake.lake.verbs import Layout
 
@@ -25,6 +25,7 @@ def aggregate(  # noqa: PLR0913  every word of it is a choice of the user's
     *,
     schema: str = "freeze",
     deletion_vectors: bool = False,
+    compact: bool = True,
     partition_by: Columns = None,
     cluster_by: Columns = None,
 ) -> Aggregate:
@@ -38,7 +39,7 @@ def aggregate(  # noqa: PLR0913  every word of it is a choice of the user's
         evolve=checked_choice("schema", schema, ("freeze", "evolve")) == "evolve",
         nulls="key",
     )
-    layout = checked_layout(partition_by, cluster_by, deletion_vectors)
+    layout = checked_layout(partition_by, cluster_by, deletion_vectors, compact)
     return Aggregate(checked_target(target), spec, layout, checked_columns("add", add))
 
 
@@ -72,6 +73,15 @@ class Aggregate:
     def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
         """Every interval has a marker of its own."""
         return log.done_intervals(pipeline, self.target)
+
+    def notes(self, log: Log | None) -> tuple[str, ...]:
+        """Which files a merge looks at, and which it rewrites."""
+        return merge_notes(self.target, self.spec, self.layout, log)
+
+    @property
+    def compacts(self) -> bool:
+        """Unless it was declared otherwise."""
+        return self.layout.compact
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One merge of the groups that change."""

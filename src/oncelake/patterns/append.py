@@ -33,6 +33,7 @@ class Append:
     kind = "append"
     replaces = False
     restates = False
+    compacts = False
     within: ClassVar[Mapping[str, Any]] = {}
 
     def problem(self, grid: Grid | None) -> str | None:
@@ -48,6 +49,10 @@ class Append:
     def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
         """Every interval has a marker of its own."""
         return log.done_intervals(pipeline, self.target)
+
+    def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
+        """Nothing that its name does not say."""
+        return ()
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One append."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from oncelake.contracts import Log, Writing
 from oncelake.identity import Marker, Slice, marker
 from oncelake.intervals import Grid, Interval
-from oncelake.keyed.spec import Spec, checked_age, checked_choice, checked_keys
+from oncelake.keyed.spec import Spec, checked_age, checked_choice, checked_keys, merge_notes
 from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_target
 from oncelake.lake.verbs import Layout
 
@@ -32,6 +32,7 @@ def merge(  # noqa: PLR0913  every word of it is a choice of the user's
     null_keys: str = "refuse",
     tombstones: str | None = None,
     deletion_vectors: bool = False,
+    compact: bool = True,
     partition_by: Columns = None,
     cluster_by: Columns = None,
 ) -> Merge:
@@ -59,7 +60,7 @@ def merge(  # noqa: PLR0913  every word of it is a choice of the user's
     return Merge(
         checked_target(target),
         spec,
-        checked_layout(partition_by, cluster_by, deletion_vectors),
+        checked_layout(partition_by, cluster_by, deletion_vectors, compact),
         update if isinstance(update, bool) else columns,
         insert,
         checked_age("tombstones", tombstones),
@@ -92,6 +93,15 @@ class Merge:
     def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
         """Every interval has a marker of its own."""
         return log.done_intervals(pipeline, self.target)
+
+    def notes(self, log: Log | None) -> tuple[str, ...]:
+        """Which files a merge looks at, and which it rewrites."""
+        return merge_notes(self.target, self.spec, self.layout, log)
+
+    @property
+    def compacts(self) -> bool:
+        """Unless it was declared otherwise."""
+        return self.layout.compact
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One merge of the rows that change something; where none does, of none, which carries the marker."""

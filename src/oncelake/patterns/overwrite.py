@@ -37,6 +37,7 @@ class Overwrite:
     kind = "overwrite"
     replaces = True
     restates = True
+    compacts = False
     within: ClassVar[Mapping[str, Any]] = {}
 
     def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  it fits every pipeline
@@ -52,6 +53,10 @@ class Overwrite:
         recorded = log.recorded(self.marker(pipeline, grid.cell(start), 1).app_id)
         newest = None if recorded is None else newest_reload(recorded)
         return [] if newest is None or newest < start else [Interval(start, grid.after(newest))]
+
+    def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
+        """Nothing that its name does not say."""
+        return ()
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One overwrite of the whole table."""

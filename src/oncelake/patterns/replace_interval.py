@@ -49,6 +49,7 @@ class ReplaceInterval:
     kind = "replace_interval"
     replaces = True
     restates = True
+    compacts = False
 
     def problem(self, grid: Grid | None) -> str | None:
         """It needs intervals."""
@@ -61,6 +62,10 @@ class ReplaceInterval:
     def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
         """Every interval has a marker of its own."""
         return log.done_intervals(pipeline, self.target)
+
+    def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
+        """Nothing that its name does not say."""
+        return ()
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One `replaceWhere` on the interval and the share."""

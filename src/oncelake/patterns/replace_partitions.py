@@ -58,6 +58,7 @@ class ReplacePartitions:
     kind = "replace_partitions"
     replaces = True
     restates = True
+    compacts = False
 
     def problem(self, grid: Grid | None) -> str | None:
         """A fixed set of partitions cannot belong to many intervals."""
@@ -72,6 +73,10 @@ class ReplacePartitions:
     def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
         """Every interval has a marker of its own."""
         return log.done_intervals(pipeline, self.target)
+
+    def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
+        """Nothing that its name does not say."""
+        return ()
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One `replaceWhere` on the partitions meant and the share."""

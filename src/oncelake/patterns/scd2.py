@@ -12,7 +12,7 @@ from oncelake.contracts import Log, Writing
 from oncelake.errors import BadDeclaration
 from oncelake.identity import Marker, Slice, marker
 from oncelake.intervals import Grid, Interval
-from oncelake.keyed.spec import Spec, checked_choice, checked_keys
+from oncelake.keyed.spec import Spec, checked_choice, checked_keys, merge_notes
 from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_target
 from oncelake.lake.verbs import Layout
 
@@ -32,6 +32,7 @@ def scd2(  # noqa: PLR0913  every word of it is a choice of the user's
     schema: str = "freeze",
     null_keys: str = "refuse",
     deletion_vectors: bool = False,
+    compact: bool = True,
     partition_by: Columns = None,
     cluster_by: Columns = None,
 ) -> Scd2:
@@ -53,7 +54,7 @@ def scd2(  # noqa: PLR0913  every word of it is a choice of the user's
     )
     if not spec.by:
         raise BadDeclaration(where=declared_at(), problem=f"scd2 into {target} needs latest_by=")
-    layout = checked_layout(partition_by, cluster_by, deletion_vectors)
+    layout = checked_layout(partition_by, cluster_by, deletion_vectors, compact)
     return Scd2(checked_target(target), spec, layout, checked_columns("track", track))
 
 
@@ -81,6 +82,15 @@ class Scd2:
     def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
         """Every interval has a marker of its own."""
         return log.done_intervals(pipeline, self.target)
+
+    def notes(self, log: Log | None) -> tuple[str, ...]:
+        """Which files a merge looks at, and which it rewrites."""
+        return merge_notes(self.target, self.spec, self.layout, log)
+
+    @property
+    def compacts(self) -> bool:
+        """Unless it was declared otherwise."""
+        return self.layout.compact
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One merge of the versions that change."""

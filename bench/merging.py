@@ -1,0 +1,196 @@
+"""Merges of 5 million rows against Delta's MERGE as one writes it at first, and as one tunes it by hand; and a repair."""
+
+import itertools
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import oncelake as once
+from bench.clock import figure
+from oncelake.lake.session import open_session
+
+ROWS, SHARE, DAYS, MERGES, MANY = 5_000_000, 100, 30, 50, 2_000_000
+COLUMNS = (
+    "id",
+    "CAST(id % 1000 AS INT) AS customer",
+    "id * 0.37D AS amount",
+    "concat('order ', id, ' of a customer') AS note",
+    "timestamp_micros(1700000000000000 + id * 1000000) AS at",
+    f"date_add(DATE'2024-01-01', CAST(id % {DAYS} AS INT)) AS day",
+)
+NEWER = (
+    "id",
+    "customer",
+    "amount + {n} AS amount",
+    "note",
+    "timestamp_micros(unix_micros(at) + {n} * 10000000000000) AS at",
+    "day",
+)
+
+
+def measure():
+    spark = open_session({"spark.driver.memory": "6g"})
+    with tempfile.TemporaryDirectory() as folder:
+        stage = Stage(spark, Path(folder))
+        return [*_random(stage), *_replay(stage), *_partition(stage), *_repair(stage), *_many(stage)]
+
+
+class Stage:
+    """The tables to begin with, and copies of them to merge into: every round begins with the same files."""
+
+    def __init__(self, spark, folder):
+        self.spark, self.folder, self.numbers = spark, folder, itertools.count()
+        rows = spark.range(ROWS).selectExpr(*COLUMNS)
+        rows.repartition(16).write.format("delta").save(self.path("flat"))
+        parted = rows.repartition(DAYS, "day").write.format("delta").partitionBy("day")
+        parted.save(self.path("parted"))
+        shutil.copytree(self.path("flat"), self.path("vectors"))
+        spark.sql(f"ALTER TABLE delta.`{self.path('vectors')}` SET TBLPROPERTIES (delta.enableDeletionVectors = true)")
+
+    def path(self, name):
+        return str(self.folder / name)
+
+    def batch(self, where, number=1):
+        """Some rows of the table, newer, in files of their own."""
+        path = self.path(f"batch{next(self.numbers)}")
+        rows = self.spark.read.format("delta").load(self.path("flat")).where(where)
+        rows.selectExpr(*(text.format(n=number) for text in NEWER)).write.format("delta").save(path)
+        return self.spark.read.format("delta").load(path)
+
+    def copy(self, name):
+        """A lake with a copy of a table, as `t`."""
+        lake = self.folder / f"lake{next(self.numbers)}"
+        shutil.copytree(self.path(name), lake / "t")
+        return lake
+
+    def timed(self, table, job, rounds=3):
+        """The best time of a job, each time into a table of its own."""
+        times = []
+        for _ in range(rounds):
+            lake = self.copy(table)
+            begun = time.perf_counter()
+            job(lake)
+            times.append(time.perf_counter() - begun)
+            shutil.rmtree(lake)
+        return min(times)
+
+
+def ours(frame, pattern):
+    return lambda lake: once.write(frame, pattern, work="bench/1", lake=str(lake))
+
+
+def plain(frame, on="t.id = s.id"):
+    from delta.tables import DeltaTable
+
+    def merge(lake):
+        table = DeltaTable.forPath(frame.sparkSession, str(lake / "t")).alias("t")
+        table.merge(frame.alias("s"), on).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+
+    return merge
+
+
+def tuned(frame):
+    """What an expert writes: one row per key, only newer ones, deletion vectors."""
+    from delta.tables import DeltaTable
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    def merge(lake):
+        last = Window.partitionBy("id").orderBy(F.desc("at"))
+        rows = frame.withColumn("n", F.row_number().over(last)).where("n = 1").drop("n")
+        merging = (
+            DeltaTable.forPath(frame.sparkSession, str(lake / "t")).alias("t").merge(rows.alias("s"), "t.id = s.id")
+        )
+        merging.whenMatchedUpdateAll("s.at > t.at").whenNotMatchedInsertAll().execute()
+
+    return merge
+
+
+def _random(stage):
+    batch = stage.batch(f"pmod(hash(id), {SHARE}) = 0")
+    pattern = once.merge("t", keys="id", latest_by="at", deletion_vectors=True, compact=False)
+    stage.timed("vectors", ours(batch, pattern), rounds=1)  # what the JVM compiles is compiled for all
+    stage.timed("flat", plain(batch), rounds=1)
+    found = {
+        "plain": stage.timed("flat", plain(batch)),
+        "tuned": stage.timed("vectors", tuned(batch)),
+        "ours": stage.timed("vectors", ours(batch, pattern)),
+    }
+    what = f"merge of 1 % random keys, {ROWS:,} rows"
+    return [
+        figure(f"{what}: ours / plain MERGE", round(found["ours"] / found["plain"], 3), "×", "≤ 0.6", **found),
+        figure(f"{what}: ours / hand-tuned MERGE", round(found["ours"] / found["tuned"], 3), "×", "≤ 1.05", **found),
+    ]
+
+
+def _replay(stage):
+    batch = stage.batch(f"pmod(hash(id), {SHARE}) = 0", number=0)
+    pattern = once.merge("t", keys="id", latest_by="at", compact=False)
+    files = {}
+
+    def replay(lake):
+        ours(batch, pattern)(lake)
+        entry = max((lake / "t" / "_delta_log").glob("*.json"))
+        files["written"] = entry.read_text().count('{"add"')
+
+    found = {"plain": stage.timed("flat", plain(batch)), "ours": stage.timed("flat", replay)}
+    ratio = round(found["ours"] / found["plain"], 3)
+    return [
+        figure(f"replay of identical rows, {ROWS:,} rows: ours / plain MERGE", ratio, "×", "≤ 0.3", **found),
+        figure("replay of identical rows: files written", files["written"], "files", "0"),
+    ]
+
+
+def _partition(stage):
+    batch = stage.batch("day = DATE'2024-01-15'")
+    pattern = once.merge("t", keys=["id", "day"], latest_by="at", compact=False)
+    on = "t.id = s.id AND t.day = s.day"
+    found = {"plain": stage.timed("parted", plain(batch, on)), "ours": stage.timed("parted", ours(batch, pattern))}
+    ratio = round(found["ours"] / found["plain"], 3)
+    return [figure(f"merge into one of {DAYS} partitions: ours / plain MERGE", ratio, "×", "≤ 0.6", **found)]
+
+
+def _repair(stage):
+    table = stage.path("parted")
+    day = "day = DATE'2024-01-15'"
+    stage.spark.read.format("delta").load(table).where(day).limit(ROWS // 100).coalesce(1).write.format("delta").mode(
+        "append"
+    ).save(table)
+    lakes = {}
+
+    def repair(lake):
+        (lake / "oncelake.yaml").write_text("lake: .\npipelines: []\n")
+        found = once.open(lake, spark=stage.spark).repair("t", keys=["id", "day"])
+        lakes["removed"] = found.document()["removed"]
+
+    def rewrite(lake):
+        path = str(lake / "t")
+        rows = stage.spark.read.format("delta").load(path).dropDuplicates(["id", "day"])
+        rows.write.format("delta").mode("overwrite").partitionBy("day").save(path)
+
+    found = {"rewrite": stage.timed("parted", rewrite, rounds=2), "ours": stage.timed("parted", repair, rounds=2)}
+    what = f"repair of {lakes['removed']:,} duplicates in one of {DAYS} partitions: ours / rewriting by dropDuplicates"
+    return [figure(what, round(found["ours"] / found["rewrite"], 3), "×", "≤ 0.25", **found)]
+
+
+def _many(stage):
+    """The median of the last five of 50 merges against that of the first five; compactions are told apart by the log."""
+    lake = stage.folder / "many"
+    pattern = once.merge("t", keys="id", latest_by="at", deletion_vectors=True)
+    rows = stage.spark.read.format("delta").load(stage.path("flat")).where(f"id < {MANY}")
+    once.write(rows, pattern, work="bench/0", lake=str(lake))
+    merging, tidying = [], []
+    for number in range(1, MERGES + 1):
+        batch = stage.batch(f"id < {MANY} AND pmod(hash(id, {number}), {SHARE}) = 0", number)
+        begun = time.perf_counter()
+        outcome = once.write(batch, pattern, work=f"bench/{number}", lake=str(lake))
+        seconds = time.perf_counter() - begun
+        newest = int(max((lake / "t" / "_delta_log").glob("*.json")).stem)
+        merging.append(seconds if newest == outcome.version else None)
+        tidying += [seconds] if newest != outcome.version else []
+    timed = [seconds for seconds in merging if seconds is not None]
+    first, last = (sorted(part)[2] for part in (timed[:5], timed[-5:]))
+    found = {"first": first, "last": last, "all_with_a_compaction": sum(tidying), "all": sum(timed) + sum(tidying)}
+    what = f"merge {MERGES} of 1 % of {MANY:,} rows / merge 1 ({len(tidying)} compactions)"
+    return [figure(what, round(last / first, 3), "×", "≤ 1.3", **found)]
