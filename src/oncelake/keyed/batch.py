@@ -42,14 +42,14 @@ class Columns:
         return [field.name for field in self.schema.fields]
 
 
-def flagged(frame: DataFrame, spec: Spec) -> DataFrame:
+def flagged(frame: DataFrame, spec: Spec, writing: Writing) -> DataFrame:
     """The frame with a flag on the rows that are deletes, without the columns to be left out; null is no delete."""
     condition = F.expr(spec.delete_when) if isinstance(spec.delete_when, str) else spec.delete_when
     if condition is not None:
         frame = frame.withColumn(DELETED, F.coalesce(condition.cast("boolean"), F.lit(False)))
     elif DELETED not in frame.columns:
         frame = frame.withColumn(DELETED, F.lit(False))
-    return frame.drop(*spec.leave_out)
+    return frame.drop(*(find_column(frame, name, look_at(writing))[0] for name in spec.leave_out))
 
 
 def table_columns(frame: DataFrame, log: TableLog, keys: Sequence[str], by: Sequence[str], writing: Writing) -> Columns:

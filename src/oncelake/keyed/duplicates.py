@@ -202,6 +202,6 @@ def _partitions(log: TableLog, files: Sequence[str]) -> list[dict[str, str]]:
     found = {
         tuple((name, typed_literal(value, log.schema[name])) for name, value in add["partitionValues"].items())
         for add in log.files()
-        if log.partitioned_by and posixpath.basename(unquote(add["path"])) in names
+        if log.partitioned_by and not log.mapped and posixpath.basename(unquote(add["path"])) in names
     }
     return [dict(place) for place in sorted(found)] if len(found) <= _PARTITIONS else []

@@ -43,7 +43,7 @@ class History:
     @classmethod
     def begun(cls, frame: DataFrame, spec: Spec, track: tuple[str, ...], layout: Layout, writing: Writing) -> History:
         """Unwrap the frame, get the table ready, and fit the one to the other."""
-        rows = flagged(unwrapped(frame, spec.cdc, spec.by, writing), spec)
+        rows = flagged(unwrapped(frame, spec.cdc, spec.by, writing), spec, writing)
         if taken_names := {FROM, TO, CURRENT} & {name.casefold() for name in rows.columns}:
             raise misfit(writing, f"the frame has a column {', '.join(sorted(taken_names))}, which scd2 makes itself")
         time = column(find_column(rows, spec.by[0], look_at(writing))[0])

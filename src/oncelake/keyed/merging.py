@@ -21,9 +21,10 @@ from oncelake.keyed.spec import Spec
 from oncelake.lake import verbs
 from oncelake.lake.address import is_local
 from oncelake.lake.conflicts import Moved
+from oncelake.lake.frames import find_column
 from oncelake.lake.literals import all_of, identifier
 from oncelake.lake.log import TableLog, find_log
-from oncelake.lake.targets import ready
+from oncelake.lake.targets import look_at, ready
 from oncelake.lake.verbs import Clauses, Layout
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Merging:
     @classmethod
     def begun(cls, frame: DataFrame, spec: Spec, layout: Layout, writing: Writing) -> Merging:
         """Unwrap the frame, get the table ready, and fit the one to the other; rows without a key are set aside if asked."""
-        rows = flagged(unwrapped(frame, spec.cdc, spec.by, writing), spec)
+        rows = flagged(unwrapped(frame, spec.cdc, spec.by, writing), spec, writing)
         log = ready(rows.drop(DELETED), writing, layout, evolve=spec.evolve)
         columns = table_columns(rows, log, spec.keys, spec.by, writing)
         return cls(fitted(rows, columns, writing), columns, spec, log, writing).keyed()
@@ -105,9 +106,9 @@ class Merging:
         """Without the rows that have no key, if those are to be set aside."""
         if self.spec.nulls != "quarantine":
             return self
-        lacking = null_keys(self.columns)
-        writing = set_aside(self.frame.where(lacking), "a key is null", self.writing)
-        return replace(self, frame=self.frame.where(~lacking), writing=writing)
+        rows, lacking = self.frame.localCheckpoint(), null_keys(self.columns)
+        writing = set_aside(rows.where(lacking), "a key is null", self.writing)
+        return replace(self, frame=rows.where(~lacking), writing=writing)
 
     def reduced(self, compared: T.StructType, per: tuple[str, ...] = ()) -> Batch:
         """The batch with one row per key; rows without a key, or of one group, are refused."""
@@ -144,6 +145,8 @@ class Merging:
         """The columns that an update sets, and whose content decides where the order is equal."""
         if isinstance(update, bool):
             return self.columns.schema
+        for name in update:
+            find_column(self.frame, name, look_at(self.writing))
         wanted = {name.casefold() for name in (*update, *self.columns.by)}
         return T.StructType([field for field in self.columns.schema.fields if field.name.casefold() in wanted])
 
@@ -151,10 +154,10 @@ class Merging:
 def _recalled(batch: Batch, memory: Remembered) -> Batch:
     """The batch without rows that are older than a delete of their key; its own deletes are remembered, if they are news."""
     columns = batch.columns
-    deletes = batch.rows.where(DELETED).select(*(column(name) for name in (*columns.keys, *columns.by)))
+    deletes = batch.rows.where(DELETED).select(*(column(name) for name in (*columns.keys, *columns.by, DELETED)))
     known = memory.rows()
     if known is not None:
-        known = known.select(*(column(name).alias(f"d {name}") for name in (*columns.keys, *columns.by)))
+        known = known.where(DELETED).select(*(column(name).alias(f"d {name}") for name in (*columns.keys, *columns.by)))
         ours, its = (F.struct(*(column(f"{of}{name}") for name in columns.by)) for of in ("", "d "))
         since = [*(column(key) == column(f"d {key}") for key in columns.keys), ours <= its]
         deletes = deletes.join(known, since, "left_anti")

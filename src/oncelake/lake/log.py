@@ -98,15 +98,23 @@ class TableLog:
         return tuple(self.metadata.get("partitionColumns") or ())
 
     @property
+    def mapped(self) -> bool:
+        """Whether files know the columns by other names than the schema does."""
+        return self._setting("delta.columnMapping.mode") in ("name", "id")
+
+    @property
     def clustered_by(self) -> tuple[str, ...]:
         """The clustering columns."""
         columns = json.loads(self.domains.get("delta.clustering") or "{}").get("clusteringColumns", [])
-        return tuple(path[0] for path in columns if len(path) == 1)
+        return tuple(path[0] for path in columns if len(path) == 1 and not self.mapped)
 
     @property
     def deletion_vectors(self) -> bool:
         """Whether rows are marked as deleted instead of files rewritten."""
-        return dict(self.metadata.get("configuration") or {}).get("delta.enableDeletionVectors") == "true"
+        return self._setting("delta.enableDeletionVectors") == "true"
+
+    def _setting(self, name: str) -> str | None:
+        return dict(self.metadata.get("configuration") or {}).get(name)
 
     def rows(self) -> int | None:
         """The number of rows, from the files' statistics; None where a file has none."""

@@ -9,7 +9,7 @@ from oncelake.errors import StrayRows, WrongColumns
 from oncelake.lake import verbs
 from oncelake.lake.conflicts import Appearing, Meaning, gist, meaning
 from oncelake.lake.frames import Look, columns
-from oncelake.lake.log import TableLog, being_created, find_log
+from oncelake.lake.log import TableLog, being_created, find_log, read_log
 from oncelake.points import reach
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def ready(frame: DataFrame, writing: Writing, layout: verbs.Layout, evolve: bool
     log = find_log(writing.work.target, writing.path) or _created(frame, writing, layout)
     if layout.cluster_by and log.version == 0:
         verbs.cluster(frame.sparkSession, writing.path, layout)
+        log = read_log(writing.work.target, writing.path)
     _fit(frame, log, writing, evolve)
     return log
 

@@ -44,8 +44,8 @@ def keep_up(target: str, address: Address, session: Callable[[], SparkSession], 
 
 
 def due(log: TableLog) -> list[Partition]:
-    """The partitions that are due, a table without any as one; a clustered table is left to whoever clusters it."""
-    if log.clustered_by:
+    """The partitions that are due, a table without any as one. Clustered and mapped tables are left to their owner."""
+    if log.clustered_by or log.mapped:
         return []
     small: defaultdict[Partition, int] = defaultdict(int)
     rows: defaultdict[Partition, int] = defaultdict(int)
