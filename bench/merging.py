@@ -160,7 +160,8 @@ def _repair(stage):
     lakes = {}
 
     def repair(lake):
-        (lake / "oncelake.yaml").write_text("lake: .\npipelines: []\n")
+        copied = "{copied: {reads: {table: t}, writes: {overwrite: copy}}}"
+        (lake / "oncelake.yaml").write_text(f"lake: .\npipelines: {copied}\n")
         found = once.open(lake, spark=stage.spark).repair("t", keys=["id", "day"])
         lakes["removed"] = found.document()["removed"]
 

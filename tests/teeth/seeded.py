@@ -29,6 +29,9 @@ def orders(files):
 """
 APPEND = 'once.append("silver.orders")'
 REPLACE = 'once.replace_interval("silver.orders", time="ordered_at")'
+FORGETFUL = """
+broken("oncelake.keyed.remembered", "Remembered.prepare", lambda real, self, rows: None)
+"""
 EVERY_PATTERN = ("append", "replace_interval", "replace_partitions")
 
 
@@ -254,6 +257,24 @@ def again(real, frame, path, stamp):
         frame.write.format("delta").option("userMetadata", "again").mode("append").save(path)
     real(frame.limit(0), path, stamp)
 broken("oncelake.lake.verbs", "append", again)
+""",
+    ),
+    "a merge without an order": Tooth(("order",), writes='once.merge("silver.orders", keys="region")'),
+    "deletes that are forgotten": Tooth(
+        ("order",),
+        writes='once.merge("silver.orders", keys="region", latest_by="ordered_at", delete_when="id = 118")',
+        broken=FORGETFUL,
+    ),
+    "deletes that a history forgets": Tooth(
+        ("order",),
+        writes='once.scd2("silver.orders", keys="region", latest_by="ordered_at", delete_when="id = 119")',
+        broken=FORGETFUL,
+    ),
+    "rows of one order settled by chance": Tooth(
+        ("layout",),
+        writes='once.merge("silver.orders", keys="region", latest_by="day")',
+        broken="""
+broken("oncelake.keyed.changes", "content", lambda real, *args: F.lit(""))
 """,
     ),
 }
