@@ -51,6 +51,8 @@ class Stopped(BaseException):
 def test_stopped_at_any_point_is_once(tmp_path, spark, writes, point):
     if point == "prepared" and "delete_when" not in writes:
         pytest.skip("it remembers nothing")
+    if "keys" in writes and points.POINTS.index(point) < points.POINTS.index("created"):
+        pytest.skip("nothing that a keyed pattern does comes before")
 
     def stop(reached):
         if reached == point:

@@ -52,12 +52,17 @@ def flagged(frame: DataFrame, spec: Spec, writing: Writing) -> DataFrame:
     return frame.drop(*(find_column(frame, name, look_at(writing))[0] for name in spec.leave_out))
 
 
+def table_schema(log: TableLog) -> T.StructType:
+    """The columns of a table, as Spark knows them."""
+    return T.StructType.fromJson(json.loads(log.metadata["schemaString"]))
+
+
 def table_columns(frame: DataFrame, log: TableLog, keys: Sequence[str], by: Sequence[str], writing: Writing) -> Columns:
     """The columns of the table, and those of the frame that it has not got yet; keys and order must be among both."""
     look = look_at(writing)
     for name in (*keys, *by):
         find_column(frame, name, look)
-    there = T.StructType.fromJson(json.loads(log.metadata["schemaString"]))
+    there = table_schema(log)
     known = {field.name.casefold(): field.name for field in there.fields}
     lacking = [name for name in (*keys, *by) if name.casefold() not in known]
     if lacking:

@@ -19,7 +19,7 @@ from oncelake.lake.log import TableLog, statistics_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TIE, COPIES = "__once_tie", "__once_copies"
+TIE, COPIES, WON, MATCHED = (f"__once_{name}" for name in ("tie", "copies", "won", "matched"))
 # More values than these make a condition that costs more than it saves.
 _LISTED = 200
 # A batch up to this many rows is sent to every executor instead of shuffling the table; only keys, order and digest go.
@@ -121,7 +121,10 @@ def wins(columns: Columns, s: Of, t: Of, tie: Column | None) -> Column:
 
 
 def changed(batch: Batch, table: DataFrame, compared: T.StructType, may_update: bool) -> DataFrame:
-    """The rows of the batch that would change the table: those that lose against it are left out, in one scan of it."""
+    """The rows of the batch that would change the table, in one scan of it: those that lose are left out.
+
+    Each says whether its key is there already: a merge that has only new ones costs a fraction.
+    """
     columns = batch.columns
     needed = {*columns.keys, *columns.by, *compared.fieldNames()} & set(table.columns)
     theirs = table.select(*(column(name).alias(f"t {name}") for name in table.columns if name in needed))
@@ -132,12 +135,11 @@ def changed(batch: Batch, table: DataFrame, compared: T.StructType, may_update: 
     tie = content(there, lambda name: column(f"t {name}"))
     won = wins(columns, column, lambda name: column(f"t {name}"), tie)
     won = won if may_update else won & column(DELETED)
-    losers = joined.groupBy(*(column(key).alias(f"lost {key}") for key in columns.keys)).agg(
-        F.bool_or(won).alias("won")
-    )
-    losers = losers.where(~F.col("won"))
-    lost = [column(key).eqNullSafe(column(f"lost {key}")) for key in columns.keys]
-    return batch.rows.join(losers, lost, "left_anti").localCheckpoint()
+    met = joined.groupBy(*(column(key).alias(f"met {key}") for key in columns.keys)).agg(F.bool_or(won).alias(WON))
+    same = [column(key).eqNullSafe(column(f"met {key}")) for key in columns.keys]
+    compared_rows = batch.rows.join(met, same, "left").where(F.coalesce(column(WON), ~column(DELETED)))
+    matched = column(WON).isNotNull().alias(MATCHED)
+    return compared_rows.select(*map(column, batch.rows.columns), matched).localCheckpoint()
 
 
 def _spelled(value: Column, kind: str) -> Column:

@@ -17,7 +17,7 @@ from pyspark.sql.window import Window, WindowSpec
 from oncelake.contracts import Writing
 from oncelake.errors import NullKeys
 from oncelake.keyed.batch import DELETED, Columns, fitted, flagged, misfit, refuse, table_columns
-from oncelake.keyed.changes import COPIES, TIE, Batch, digest, ranked
+from oncelake.keyed.changes import COPIES, MATCHED, TIE, Batch, digest, ranked
 from oncelake.keyed.envelopes import unwrapped
 from oncelake.keyed.latest import column, content
 from oncelake.keyed.merging import Merging, mine, taken
@@ -178,4 +178,5 @@ def _changes(versions: DataFrame, there: DataFrame, columns: Columns) -> DataFra
     keyed = {name: F.coalesce(column(name), column(f"t {name}")) for name in on}
     names = [*columns.names, FROM, TO, CURRENT]
     chosen = [(keyed[name] if name in keyed else column(name)).alias(name) for name in names]
-    return joined.where(~unchanged).select(*chosen, gone.alias(DELETED)).localCheckpoint()
+    matched = column(f"t {FROM}").isNotNull().alias(MATCHED)
+    return joined.where(~unchanged).select(*chosen, gone.alias(DELETED), matched).localCheckpoint()

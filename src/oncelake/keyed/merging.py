@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from oncelake.contracts import Writing
 from oncelake.errors import NotAgain, NullKeys, RepeatedKeys
 from oncelake.keyed.batch import DELETED, Columns, fitted, flagged, misfit, null_keys, refuse, set_aside, table_columns
-from oncelake.keyed.changes import Batch, changed, reduced, wins
+from oncelake.keyed.changes import MATCHED, Batch, changed, reduced, wins
 from oncelake.keyed.envelopes import unwrapped
 from oncelake.keyed.latest import column, content
 from oncelake.keyed.remembered import Remembered
@@ -30,6 +30,7 @@ from oncelake.lake.verbs import Clauses, Layout
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+_SMALL = 64 * 1024 * 1024
 _EXACT = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType)
 
 
@@ -68,7 +69,10 @@ class Merging:
             batch = _recalled(batch, self.memory(remembers))
         # The lock keeps other runners out; where there is none, a row of the same order may come in between.
         sure = batch.newer and is_local(self.writing.path)
-        rows = batch.rows if sure else changed(batch, self.table(), compared, bool(update))
+        if sure:
+            rows = batch.rows.withColumn(MATCHED, F.lit(self.filled))
+        else:
+            rows = changed(batch, self.table(), compared, bool(update))
         there = T.StructType([field for field in compared.fields if field.name in self.log.schema])
         won = wins(self.columns, mine, theirs, None if sure else content(there, theirs))
         clauses = Clauses(
@@ -100,7 +104,8 @@ class Merging:
         batch = self.reduced(self.columns.schema)
         plus = {f.name: F.coalesce(theirs(f.name) + mine(f.name), theirs(f.name), mine(f.name)) for f in sums}
         sets = {identifier(f.name): plus[f.name].cast(f.dataType) for f in sums}
-        self.merge(batch.rows, Clauses(self.same_key(batch), sets=sets, values=taken(self.columns.names)))
+        rows = batch.rows.withColumn(MATCHED, F.lit(self.filled))
+        self.merge(rows, Clauses(self.same_key(batch), sets=sets, values=taken(self.columns.names)))
 
     def keyed(self) -> Merging:
         """Without the rows that have no key, if those are to be set aside."""
@@ -121,8 +126,8 @@ class Merging:
         return batch
 
     def table(self) -> DataFrame:
-        """The target as it was when its log was read."""
-        return verbs.table_at(self.session, self.writing.path, self.log.version)
+        """The target. Not as of a version, whose state Delta would compute anew: that it did not change is checked later."""
+        return self.session.read.format("delta").load(self.writing.path)
 
     def same_key(self, batch: Batch, *also: str) -> str:
         """The condition for a row of the batch and one of the table to have one key, and where such rows can be."""
@@ -130,16 +135,29 @@ class Merging:
         names = (*self.columns.keys, *also)
         return all_of([*(f"t.{identifier(name)} {sign} s.{identifier(name)}" for name in names), *batch.where])
 
+    @property
+    def filled(self) -> bool:
+        """Whether the table has any file."""
+        return next(self.log.files(), None) is not None
+
+    @property
+    def small(self) -> bool:
+        """Whether the whole table is read in no time."""
+        return bool(sum(file["size"] for file in self.log.files()) < _SMALL)
+
     def merge(self, rows: DataFrame, clauses: Clauses) -> None:
-        """One commit, if the table is still what the rows were compared with."""
+        """One commit, if the table is still what the rows were compared with; new keys alone cost only an insert."""
         log = find_log(self.writing.work.target, self.writing.path)
         if log is None or log.version != self.log.version:
             raise Moved(f"{self.writing.work.target} got a new version meanwhile")
-        if rows.isEmpty():
+        count, matched = rows.agg(F.count(F.lit(1)), F.count_if(column(MATCHED))).collect()[0]
+        if not count:
             # Nothing changes: the commit carries the marker alone, and costs no look at the table.
             verbs.append(self.table().limit(0), self.writing.path, self.writing.stamp)
             return
-        verbs.merge(rows, self.writing.path, clauses, self.writing.stamp)
+        if not matched:
+            clauses = replace(clauses, delete=None, sets=None)
+        verbs.merge(rows, self.writing.path, clauses, self.writing.stamp, quick=self.small)
 
     def _compared(self, update: bool | tuple[str, ...]) -> T.StructType:
         """The columns that an update sets, and whose content decides where the order is equal."""

@@ -5,30 +5,37 @@ before it, as prepared by that attempt. It counts once the target's log has the 
 for a commit that never came does not. A work has one commit per generation, so as soon as its marker is there, everything
 other attempts prepared for it is known to be void. What is decided is settled here now and then, so that the log need not
 be asked for ever.
+
+Attempts are partitions, so that the two logs, read without Spark, say which files count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import posixpath
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from oncelake.contracts import Writing
 from oncelake.identity import Marker
+from oncelake.keyed.batch import table_schema
 from oncelake.lake import verbs
 from oncelake.lake.conflicts import Meaning, meaning
-from oncelake.lake.log import TableLog, find_log
+from oncelake.lake.files import escaped
+from oncelake.lake.log import TableLog, find_log, read_log
+from oncelake.lake.session import marked
 from oncelake.points import reach
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-STATE, WORK, GENERATION, ATTEMPT, AT = (f"__once_{name}" for name in ("state", "work", "generation", "attempt", "at"))
-_OWN = (STATE, WORK, GENERATION, ATTEMPT, AT)
-_PREPARED, _KEPT = "prepared", "kept"
+WORK, GENERATION, ATTEMPT, AT = (f"__once_{name}" for name in ("work", "generation", "attempt", "at"))
+_TAGS = (WORK, GENERATION, ATTEMPT)
 # Attempts are settled once this many are decided: each settling is a commit or two.
 _MANY = 8
 
@@ -49,15 +56,16 @@ class Remembered:
 
     def rows(self) -> DataFrame | None:
         """What counts now; None if there is nothing."""
-        if find_log("remembered", self.path) is None:
+        own = find_log("remembered", self.path)
+        if own is None:
             return None
-        table = self.session.read.format("delta").load(self.path)
-        counted, void = self._decided(table)
+        counted, void = self._decided(own)
         if len(counted) + len(void) >= _MANY:
             self._settle(counted, void)
-            table = self.session.read.format("delta").load(self.path)
-        counts = (F.col(STATE) == _KEPT) | F.col(ATTEMPT).isin(counted)
-        return table.where(counts & ~self._forgotten()).drop(*_OWN)
+            own = read_log("remembered", self.path)
+        attempts = {*counted, None}
+        files = [file["path"] for file in own.files() if _tags(file)[ATTEMPT] in attempts]
+        return self._read(own, files) if files else None
 
     def prepare(self, rows: DataFrame) -> None:
         """Remember these rows, if the target's commit of this attempt comes."""
@@ -65,22 +73,30 @@ class Remembered:
         if rows.isEmpty():
             return
         work = self.writing.work
-        facts = {STATE: _PREPARED, WORK: work.marker.app_id, GENERATION: work.generation, ATTEMPT: self.writing.attempt}
+        facts = {WORK: work.marker.app_id, GENERATION: work.generation, ATTEMPT: self.writing.attempt}
         tagged = rows.select("*", *(F.lit(value).alias(name) for name, value in facts.items()))
         tagged = tagged.withColumn(AT, F.current_timestamp())
         if find_log("remembered", self.path) is None:
-            verbs.create(tagged, self.path, verbs.Layout(partition_by=(STATE,)))
-        # A marker of its own, because one that a user left in the session's settings would make the write vanish.
-        marked = {"txnAppId": self.writing.attempt, "txnVersion": "1", "mergeSchema": "true"}
-        tagged.write.format("delta").mode("append").options(**marked).save(self.path)
+            verbs.create(tagged, self.path, verbs.Layout(partition_by=_TAGS))
+        # A marker that a user left in the session's settings would make the write vanish; one of its own keeps it.
+        own = {"txnAppId": self.writing.attempt, "txnVersion": "1"} if marked(self.session) else {}
+        tagged.write.format("delta").mode("append").options(mergeSchema="true", **own).save(self.path)
         reach("prepared")
 
-    def _decided(self, table: DataFrame) -> tuple[list[str], list[str]]:
+    def _read(self, own: TableLog, files: list[str]) -> DataFrame:
+        schema = T.StructType([field for field in table_schema(own).fields if field.name not in _TAGS])
+        paths = [escaped(posixpath.join(self.path, unquote(file))) for file in files]
+        rows = self.session.read.schema(schema).parquet(*paths)
+        return rows.where(~self._forgotten()).drop(AT)
+
+    def _decided(self, own: TableLog) -> tuple[list[str], list[str]]:
         """The attempts whose commit is there, and those that will never have one."""
-        prepared = table.where(F.col(STATE) == _PREPARED).groupBy(WORK, GENERATION, ATTEMPT)
         works: dict[tuple[str, int], list[str]] = {}
-        for row in sorted(prepared.agg(F.max(AT).alias(AT)).collect(), key=lambda row: (row[AT], row[ATTEMPT])):
-            works.setdefault((row[WORK], row[GENERATION]), []).append(row[ATTEMPT])
+        for file in sorted(own.files(), key=lambda file: file["modificationTime"]):
+            tags = _tags(file)
+            if tags[ATTEMPT] is not None:
+                attempts = works.setdefault((tags[WORK], int(tags[GENERATION])), [])
+                attempts += [tags[ATTEMPT]] if tags[ATTEMPT] not in attempts else []
         counted: list[str] = []
         void: list[str] = []
         for (app_id, generation), attempts in works.items():
@@ -90,7 +106,7 @@ class Remembered:
                 void += [attempt for attempt in attempts if attempt != chosen]
         return counted, void
 
-    def _committed(self, app_id: str, generation: int, attempts: Sequence[str]) -> str:
+    def _committed(self, app_id: str, generation: int, attempts: list[str]) -> str:
         commit = self.log.commit(app_id)
         if commit is not None and commit.facts.get("generation") == generation:
             return str(commit.facts.get("attempt"))
@@ -99,9 +115,10 @@ class Remembered:
         return attempts[-1]
 
     def _settle(self, counted: list[str], void: list[str]) -> None:
-        prepared = F.col(STATE) == _PREPARED
-        self._housekeep(prepared & F.col(ATTEMPT).isin(counted), {STATE: F.lit(_KEPT)})
-        self._housekeep((prepared & F.col(ATTEMPT).isin(void)) | ((F.col(STATE) == _KEPT) & self._forgotten()))
+        attempt = F.col(ATTEMPT)
+        self._housekeep(attempt.isin(void) | (attempt.isNull() & self._forgotten()))
+        # Null is nobody's attempt.
+        self._housekeep(attempt.isin(counted), dict.fromkeys(_TAGS, F.lit(None)))
 
     def _forgotten(self) -> Column:
         """Whether it was remembered longer ago than was asked for."""
@@ -116,3 +133,8 @@ class Remembered:
             # Somebody else is at it; the next work will settle what is left.
             if meaning(error) is not Meaning.CONFLICT:
                 raise
+
+
+def _tags(file: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file's partition says of the attempt that wrote it; nothing, if it is settled."""
+    return {name: file["partitionValues"].get(name) or None for name in _TAGS}

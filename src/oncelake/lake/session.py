@@ -85,6 +85,11 @@ def in_zone(session: SparkSession, zone: str) -> SparkSession:
     return own
 
 
+def marked(session: SparkSession) -> bool:
+    """Whether somebody left a marker in the session's settings."""
+    return session.conf.get(_MARKING[0], None) is not None
+
+
 def private(session: SparkSession) -> SparkSession:
     """A session of its own, with the settings and the database of the given one, which stays as it is.
 

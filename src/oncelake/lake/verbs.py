@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+_QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+
+
 @dataclass(frozen=True)
 class Layout:
     """How a table's files are laid out when it is created, and whether they are compacted later."""
@@ -108,12 +111,15 @@ class Clauses:
     evolve: bool = False
 
 
-def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp) -> None:
-    """Merge the rows, in a session of its own: a merge takes its marker from nothing else than the session's settings."""
+def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp, quick: bool = False) -> None:
+    """Merge the rows, in a session of its own: a merge takes its marker from nothing else than the session's settings.
+
+    `quick` is for tables so small that planning is most of the cost.
+    """
     from delta.tables import DeltaTable
 
     own = private(rows.sparkSession)
-    for key, value in _settings(stamp).items():
+    for key, value in {**_settings(stamp), **(_QUICK if quick else {})}.items():
         own.conf.set(key, value)
     merging = DeltaTable.forPath(own, path).alias("t").merge(rows.alias("s"), clauses.on)
     if clauses.evolve:
