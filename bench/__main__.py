@@ -15,12 +15,13 @@ RESULTS = Path(__file__).parent / "results"
 def main(names):
     RESULTS.mkdir(exist_ok=True)
     for name in names or BENCHES:
-        figures = importlib.import_module(f"bench.{name}").measure()
+        figures = []
+        for figure in importlib.import_module(f"bench.{name}").measure():
+            print(f"{name}: {figure['what']}: {figure['figure']} {figure['unit']} (goal {figure['goal']})", flush=True)
+            figures.append(figure)
         machine = {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.system()}
         document = {"bench": name, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}", "machine": machine, "figures": figures}
         (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
-        for figure in figures:
-            print(f"{name}: {figure['what']}: {figure['figure']} {figure['unit']} (goal {figure['goal']})", flush=True)
 
 
 main(sys.argv[1:])

@@ -120,6 +120,9 @@ _STATE: Wanted = {
 }
 
 
+_MAPS = ("partitionValues", "configuration", "tags")
+
+
 def _of_json(content: bytes, wanted: Wanted) -> dict[str, Columns]:
     actions = [json.loads(line) for line in content.splitlines()]
     found: dict[str, Columns] = {}
@@ -160,14 +163,10 @@ def _paths(schema: Any, wanted: Wanted) -> list[str]:
 def _rows(columns: Columns) -> list[dict[str, Any]]:
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     # Parquet keeps maps as lists of pairs, and every field of every action.
-    return [{k: dict(v) if _is_map(v) else v for k, v in row.items() if v is not None} for row in rows]
+    return [{k: dict(v) if k in _MAPS else v for k, v in row.items() if v is not None} for row in rows]
 
 
 def _by_app_id(txn: Columns) -> dict[str, Recorded]:
     ids = txn.get("appId", [])
     times = txn.get("lastUpdated") or [None] * len(ids)
     return dict(zip(ids, map(Recorded, txn.get("version", []), times), strict=True))
-
-
-def _is_map(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, tuple) for item in value)

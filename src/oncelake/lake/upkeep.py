@@ -31,12 +31,11 @@ Partition = tuple[tuple[str, str | None], ...]
 
 def keep_up(target: str, address: Address, session: Callable[[], SparkSession], warn: Callable[[str], None]) -> None:
     """Compact a table that is due, between works and in a commit of its own. It is a chore: failing it fails nothing."""
-    log = read_log(target, address.table(target))
-    if not (partitions := due(log)):
-        return
     try:
-        with table_lock(address.lake, target, 0, lambda: True):
-            compact(session(), log, partitions)
+        log = read_log(target, address.table(target))
+        if partitions := due(log):
+            with table_lock(address.lake, target, 0, lambda: True):
+                compact(session(), log, partitions)
     except Busy:
         pass  # whoever writes it now will see that it is due
     except Exception as error:  # noqa: BLE001  a conflict, a full disk: the work is done all the same
