@@ -8,10 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from oncelake.caller import declared_at
-from oncelake.contracts import Log
 from oncelake.errors import BadDeclaration
 from oncelake.lake.layout import Columns, checked_columns
-from oncelake.lake.verbs import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -61,25 +59,3 @@ def checked_age(what: str, text: str | None) -> timedelta | None:
     if found is None or not int(found[1]):
         raise BadDeclaration(where=declared_at(), problem=f'{what} is a length of time like "90 days", not {text!r}')
     return timedelta(**{f"{found[2]}s": int(found[1])})
-
-
-def merge_notes(target: str, spec: Spec, layout: Layout, log: Log | None) -> tuple[str, ...]:
-    """Which files a merge into a table looks at, and which it rewrites."""
-    partitions = log.partitioned_by if log else layout.partition_by
-    clusters = log.clustered_by if log else layout.cluster_by
-    marks = log.deletion_vectors if log else layout.deletion_vectors
-    keys = {key.casefold() for key in spec.keys}
-    found = []
-    if pruned := [name for name in partitions if name.casefold() in keys]:
-        found.append(f"looks only at the partitions ({', '.join(pruned)}) that the batch has keys in")
-    elif partitions:
-        found.append(f"looks at every partition: {', '.join(partitions)} is no key, so a row may move to another")
-    if ranged := [name for name in clusters if name.casefold() in keys]:
-        found.append(f"looks only at files whose {', '.join(ranged)} lies in the range of the batch")
-    if marks:
-        found.append("marks changed rows in deletion vectors and rewrites no file for them")
-    else:
-        found.append(
-            "rewrites every file with a changed row; with deletion_vectors=True it would mark the rows instead"
-        )
-    return tuple(f"{target}: a merge {text}" for text in found)

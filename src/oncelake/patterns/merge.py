@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from oncelake.contracts import Log, Writing
-from oncelake.identity import Marker, Slice, marker
-from oncelake.intervals import Grid, Interval
-from oncelake.keyed.spec import Spec, checked_age, checked_choice, checked_keys, merge_notes
+from oncelake.contracts import Writing
+from oncelake.keyed.pattern import KeyedPattern
+from oncelake.keyed.spec import Spec, checked_age, checked_choice, checked_keys
 from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_target
-from oncelake.lake.verbs import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -44,8 +41,9 @@ def merge(  # noqa: PLR0913  every word of it is a choice of the user's
 
     `delete_when` says which rows are deletes; that they were deleted is remembered, for ever or as long as `tombstones`
     says ("90 days"), so that an older row that comes late does not bring the key back. Columns in `leave_out` may decide
-    and are not written. `cdc` unwraps "debezium" or "delta" (a change feed). `update` is False, or the columns that change; `insert=False` leaves new keys out.
-    `schema="evolve"` adds new columns, "freeze" refuses them. `null_keys="quarantine"` sets rows without a key aside.
+    and are not written. `cdc` unwraps "debezium" or "delta" (a change feed). `update` is False, or the columns that
+    change; `insert=False` leaves new keys out. `schema="evolve"` adds new columns, "freeze" refuses them.
+    `null_keys="quarantine"` sets rows without a key aside.
     """
     columns = () if isinstance(update, bool) else checked_columns("update", update)
     spec = Spec(
@@ -68,40 +66,13 @@ def merge(  # noqa: PLR0913  every word of it is a choice of the user's
 
 
 @dataclass(frozen=True)
-class Merge:
+class Merge(KeyedPattern):
     """The pattern, as it was declared."""
 
-    target: str
-    spec: Spec
-    layout: Layout
     update: bool | tuple[str, ...]
     insert: bool
     remembers: timedelta | None
     kind = "merge"
-    replaces = False
-    restates = True
-    within: ClassVar[Mapping[str, Any]] = {}
-
-    def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  it fits every pipeline
-        """Nothing can be wrong with it."""
-        return None
-
-    def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
-        """The slice is in the app id."""
-        return marker(pipeline, self.target, slice_, generation)
-
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
-        """Every interval has a marker of its own."""
-        return log.done_intervals(pipeline, self.target)
-
-    def notes(self, log: Log | None) -> tuple[str, ...]:
-        """Which files a merge looks at, and which it rewrites."""
-        return merge_notes(self.target, self.spec, self.layout, log)
-
-    @property
-    def compacts(self) -> bool:
-        """Unless it was declared otherwise."""
-        return self.layout.compact
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One merge of the rows that change something; where none does, of none, which carries the marker."""

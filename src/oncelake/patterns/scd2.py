@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 from oncelake.caller import declared_at
-from oncelake.contracts import Log, Writing
+from oncelake.contracts import Writing
 from oncelake.errors import BadDeclaration
-from oncelake.identity import Marker, Slice, marker
-from oncelake.intervals import Grid, Interval
-from oncelake.keyed.spec import Spec, checked_choice, checked_keys, merge_notes
+from oncelake.keyed.pattern import KeyedPattern
+from oncelake.keyed.spec import Spec, checked_choice, checked_keys
 from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_target
-from oncelake.lake.verbs import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -59,38 +55,11 @@ def scd2(  # noqa: PLR0913  every word of it is a choice of the user's
 
 
 @dataclass(frozen=True)
-class Scd2:
+class Scd2(KeyedPattern):
     """The pattern, as it was declared."""
 
-    target: str
-    spec: Spec
-    layout: Layout
     track: tuple[str, ...]
     kind = "scd2"
-    replaces = False
-    restates = True
-    within: ClassVar[Mapping[str, Any]] = {}
-
-    def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  it fits every pipeline
-        """Nothing can be wrong with it."""
-        return None
-
-    def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
-        """The slice is in the app id."""
-        return marker(pipeline, self.target, slice_, generation)
-
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
-        """Every interval has a marker of its own."""
-        return log.done_intervals(pipeline, self.target)
-
-    def notes(self, log: Log | None) -> tuple[str, ...]:
-        """Which files a merge looks at, and which it rewrites."""
-        return merge_notes(self.target, self.spec, self.layout, log)
-
-    @property
-    def compacts(self) -> bool:
-        """Unless it was declared otherwise."""
-        return self.layout.compact
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One merge of the versions that change."""
