@@ -1,5 +1,5 @@
 """Random histories of keyed tables against a model of them in plain Python: upserts, deletes, late and repeated batches,
-crashes and restatements. Every example carries 25 strands, which share no key: 25 histories for the price of one.
+crashes and restatements. Every example carries 50 strands, which share no key: 50 histories for the price of one.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import oncelake as once
 from oncelake import points
 
-STRANDS, STEPS, EXAMPLES = 25, 8, 2
+STRANDS, STEPS, EXAMPLES = 50, 8, 2
 SCHEMA = "strand int, k int, at int, v string, gone boolean"
 POINTS = ("claimed", "writing", "prepared", "written", "settled")
 KEYED = {"keys": ["strand", "k"], "latest_by": "at", "delete_when": "gone", "leave_out": "gone"}
@@ -25,7 +25,7 @@ class Stopped(BaseException):
 def rows(untimed):
     times = st.integers(0, 4) | st.none() if untimed else st.integers(0, 4)
     row = st.tuples(st.integers(0, STRANDS - 1), st.integers(0, 1), times, st.sampled_from("ab"), st.booleans())
-    return st.lists(row, min_size=25, max_size=80)
+    return st.lists(row, min_size=60, max_size=160)
 
 
 def histories(untimed):
