@@ -110,8 +110,8 @@ def test_a_commit_whose_answer_was_lost_is_reported_as_committed(tmp_path, spark
             self.writer.save(path)
             raise ConnectionError("the answer was lost")
 
-    def merged(*given):
-        merge(*given)
+    def merged(*given, **more):
+        merge(*given, **more)
         raise ConnectionError("the answer was lost")
 
     project = opened(tmp_path, spark, writes)
