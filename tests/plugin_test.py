@@ -163,7 +163,7 @@ TOLD = {
     "method_of_a_case": ["1 row too many and 1 row missing"],
     "project_another_day_each_time": [
         "silver.orders: 3 rows after run 1, 6 rows after run 2",
-        "(amount=0.0, day=2024-03-14, id=0, * 1 × instead of 0 ×",
+        "(amount=0.0, customer=0, day=2024-03-14, id=0, * 1 × instead of 0 ×",
         'in {"day":"2024-03-14"}',
     ],
     "project_not_run": ["after the first run there is no Delta table silver.orders"],
