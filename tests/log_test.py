@@ -279,7 +279,7 @@ def test_a_checkpoint_of_version_2_with_sidecars(written, ending):
     log = written.read()
     assert (log.version, versions(log)) == (4, {"a": 4, "b": 1})
     assert log.partitioned_by == ("day",)
-    assert {found["path"] for found in log.files()} == {"x", "z", "w"}
+    assert {found["path"] for found in log.files} == {"x", "z", "w"}
     assert log.rows() == 18
 
 

@@ -119,14 +119,15 @@ class Project:
         from oncelake.keyed.duplicates import repaired
         from oncelake.lake.lock import Busy, table_lock
 
-        path = self.address.table(target)
+        path, keys = self.address.table(target), tuple(keys)
         read_log(target, path)  # what is not there needs no session
         session = self.session()
         try:
             with table_lock(self.address.lake, target, self.settings.patience, lambda: False):
-                return repaired(session, read_log(target, path), tuple(keys), tuple(keep), dry_run)
+                return repaired(session, read_log(target, path), keys, tuple(keep), dry_run)
         except Busy as busy:
-            raise Lost(target=target, holder=busy.holder, pipeline=target) from busy
+            again = f"oncelake repair {target} --keys {','.join(keys)}"
+            raise Lost(target=target, holder=busy.holder, again=again) from busy
 
     def ledger(self) -> list[dict[str, Any]]:
         """Every attempt there was, oldest first, as far as the ledger knows."""

@@ -325,7 +325,7 @@ class Lost(OncelakeError):
     exit_code = 4
     retry = Retry.HELPS
     says = "{target} is being written by another runner ({holder})"
-    hint = "oncelake run {pipeline}"
+    hint = "{again}"
 
 
 class OutcomeUnknown(OncelakeError):

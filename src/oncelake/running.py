@@ -172,7 +172,7 @@ def attempt(pipeline: Pipeline, works: Sequence[Work], ring: Ring) -> list[Outco
             break
         except Conflict as conflict:
             if number == TRIES - 1:
-                lost = Lost(target=works[0].target, holder=str(conflict), pipeline=pipeline.name)
+                lost = _lost(works[0], str(conflict))
                 _fail(works, finished, lost, ring, begun)
             else:
                 pause(number)
@@ -227,8 +227,12 @@ def _claim(works: list[Work], held: ExitStack, ring: Ring) -> None:
         except Busy as busy:
             if all_done():
                 return
-            raise Lost(target=work.target, holder=busy.holder, pipeline=work.pipeline) from busy
+            raise _lost(work, busy.holder) from busy
     reach("claimed")
+
+
+def _lost(work: Work, holder: str) -> Lost:
+    return Lost(target=work.target, holder=holder, again=f"oncelake run {work.pipeline}")
 
 
 def _pins(pipeline: Pipeline, slice_: Slice, ring: Ring) -> dict[str, Any]:

@@ -92,9 +92,14 @@ def _write(frame: DataFrame, pattern: Pattern, todo: Work, address: Address, cal
         except Busy as busy:
             if (outcome := skipped(todo, address)) is not None:
                 return outcome
-            raise Lost(target=todo.target, holder=busy.holder, pipeline=todo.pipeline) from busy
+            raise _lost(todo, busy.holder) from busy
         except Conflict as conflict:
             if number == TRIES - 1:
-                raise Lost(target=todo.target, holder=str(conflict), pipeline=todo.pipeline) from conflict
+                raise _lost(todo, str(conflict)) from conflict
             pause(number)
     raise AssertionError("unreachable")
+
+
+def _lost(todo: Work, holder: str) -> Lost:
+    again = f"call once.write again; it is safe: work {todo.pipeline} {todo.slice} is written once"
+    return Lost(target=todo.target, holder=holder, again=again)

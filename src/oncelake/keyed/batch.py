@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,10 +15,11 @@ from oncelake.errors import NullKeys, RepeatedKeys, WrongColumns
 from oncelake.keyed.latest import column, refuse_unordered
 from oncelake.keyed.spec import Spec
 from oncelake.lake import verbs
+from oncelake.lake.encoding import type_text
 from oncelake.lake.frames import find_column
 from oncelake.lake.literals import equal
 from oncelake.lake.log import TableLog
-from oncelake.lake.targets import look_at
+from oncelake.lake.targets import about, look_at
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -57,22 +58,29 @@ def table_schema(log: TableLog) -> T.StructType:
     return T.StructType.fromJson(json.loads(log.metadata["schemaString"]))
 
 
-def table_columns(frame: DataFrame, log: TableLog, keys: Sequence[str], by: Sequence[str], writing: Writing) -> Columns:
-    """The columns of the table, and those of the frame that it has not got yet; keys and order must be among both."""
+def refuse_keyless(frame: DataFrame, spec: Spec, writing: Writing) -> None:
+    """Refuse a frame without the declared keys and order, before a table is made for it."""
     look = look_at(writing)
-    for name in (*keys, *by):
-        find_column(frame, name, look)
-    there = table_schema(log)
-    known = {field.name.casefold(): field.name for field in there.fields}
-    lacking = [name for name in (*keys, *by) if name.casefold() not in known]
+    names = [find_column(frame, name, look)[0] for name in (*spec.keys, *spec.by)]
+    refuse_unordered(frame.schema, names, writing.where)
+
+
+def table_columns(frame: DataFrame, log: TableLog, spec: Spec, own: Collection[str], writing: Writing) -> Columns:
+    """The columns of the table without its `own`, and those of the frame that it has not got yet; keys are in both."""
+    there = [field for field in table_schema(log).fields if field.name not in own]
+    known = {field.name.casefold(): field.name for field in there}
+    lacking = [name for name in (*spec.keys, *spec.by) if name.casefold() not in known]
     if lacking:
         # Rows that are there would get a null key, and no row would ever match them.
         raise misfit(writing, f"the table has no column {', '.join(lacking)}, which is declared as key or order")
     new = [f for f in frame.schema.fields if f.name.casefold() not in known and f.name != DELETED]
-    schema = T.StructType([*there.fields, *new])
-    found = Columns(tuple(known[n.casefold()] for n in keys), tuple(known[n.casefold()] for n in by), schema)
-    refuse_unordered(schema, [*found.keys, *found.by], writing.where)
-    return found
+    keys, by = (tuple(known[name.casefold()] for name in names) for names in (spec.keys, spec.by))
+    return Columns(keys, by, T.StructType([*there, *new]))
+
+
+def among(schema: T.StructType, names: Container[str]) -> T.StructType:
+    """The columns of a schema that have one of these names."""
+    return T.StructType([field for field in schema.fields if field.name in names])
 
 
 def fitted(frame: DataFrame, columns: Columns, writing: Writing) -> DataFrame:
@@ -93,7 +101,8 @@ def fitted(frame: DataFrame, columns: Columns, writing: Writing) -> DataFrame:
 
 def widens(source: T.DataType, target: T.DataType) -> bool:
     """Whether every value of one type is a value of the other, so that a cast loses and confuses nothing."""
-    if _plain(source) == _plain(target) or isinstance(source, T.NullType):
+    # Nullability is left out of the texts: a table does not keep it.
+    if type_text(source) == type_text(target) or isinstance(source, T.NullType):
         return True
     if source.typeName() in _WIDTHS and target.typeName() in _WIDTHS:
         return _WIDTHS.index(source.typeName()) <= _WIDTHS.index(target.typeName())
@@ -113,8 +122,7 @@ def null_keys(columns: Columns) -> Column:
 def refuse(error: type[NullKeys | RepeatedKeys], rows: DataFrame, columns: Columns, writing: Writing) -> NoReturn:
     """Refuse a batch, with examples of the rows that are wrong."""
     examples = "; ".join(shown(row.asDict()) for row in rows.limit(_EXAMPLES).collect())
-    facts = {"pipeline": writing.work.pipeline, "where": writing.where}
-    raise error(target=writing.work.target, keys=", ".join(columns.keys), examples=examples, **facts)
+    raise about(error, writing, keys=", ".join(columns.keys), examples=examples)
 
 
 def shown(row: Mapping[str, Any]) -> str:
@@ -139,14 +147,6 @@ def set_aside(frame: DataFrame, reason: str, writing: Writing) -> Writing:
     return replace(writing, stamp=writing.stamp.noting(quarantined=tagged.count()))
 
 
-def _plain(kind: T.DataType) -> str:
-    """A type without nullability, which a table does not keep."""
-    from oncelake.lake.encoding import type_text
-
-    return type_text(kind)
-
-
 def misfit(writing: Writing, difference: str) -> WrongColumns:
     """The error of a frame that does not fit the table."""
-    work = writing.work
-    return WrongColumns(target=work.target, pipeline=work.pipeline, where=writing.where, difference=difference)
+    return about(WrongColumns, writing, difference=difference)

@@ -11,8 +11,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from oncelake.keyed.batch import DELETED, Columns, null_keys
-from oncelake.keyed.latest import Of, column, content, one_per
+from oncelake.keyed.batch import DELETED, Columns, among, null_keys
+from oncelake.keyed.latest import Of, column, content, marked, one_per, same
 from oncelake.lake.literals import bound_literal, exact_literal, identifier
 from oncelake.lake.log import TableLog, statistics_of
 
@@ -92,7 +92,7 @@ def _newer(columns: Columns, log: TableLog) -> Column:
 def newest(log: TableLog, name: str) -> str | None:
     """A literal that no row of the table exceeds in a column, by its files' statistics; "" for no rows, None: not known."""
     kind, most = log.schema.get(name, ""), None
-    for add in log.files():
+    for add in log.files:
         statistics = statistics_of(add)
         value = _instant(statistics.get("maxValues", {}).get(name), kind)
         if value is not None:
@@ -127,17 +127,17 @@ def changed(batch: Batch, table: DataFrame, compared: T.StructType, may_update: 
     """
     columns = batch.columns
     needed = {*columns.keys, *columns.by, *compared.fieldNames()} & set(table.columns)
-    theirs = table.select(*(column(name).alias(f"t {name}") for name in table.columns if name in needed))
+    theirs = table.select(*marked((name for name in table.columns if name in needed), "t"))
     mine = batch.rows.select(*(column(name) for name in (*columns.keys, *columns.by, DELETED, TIE)))
-    same = [column(key).eqNullSafe(column(f"t {key}")) for key in columns.keys]
-    joined = theirs.join(F.broadcast(mine) if batch.count <= _BROADCAST else mine, same)
-    there = T.StructType([field for field in compared.fields if field.name in table.columns])
-    tie = content(there, lambda name: column(f"t {name}"))
+    nulls = batch.nulls > 0
+    joined = theirs.join(F.broadcast(mine) if batch.count <= _BROADCAST else mine, same(columns.keys, "t", nulls))
+    tie = content(among(compared, table.columns), lambda name: column(f"t {name}"))
     won = wins(columns, column, lambda name: column(f"t {name}"), tie)
     won = won if may_update else won & column(DELETED)
-    met = joined.groupBy(*(column(key).alias(f"met {key}") for key in columns.keys)).agg(F.bool_or(won).alias(WON))
-    same = [column(key).eqNullSafe(column(f"met {key}")) for key in columns.keys]
-    compared_rows = batch.rows.join(met, same, "left").where(F.coalesce(column(WON), ~column(DELETED)))
+    met = joined.groupBy(*marked(columns.keys, "met")).agg(F.bool_or(won).alias(WON))
+    compared_rows = batch.rows.join(met, same(columns.keys, "met", nulls), "left").where(
+        F.coalesce(column(WON), ~column(DELETED))
+    )
     matched = column(WON).isNotNull().alias(MATCHED)
     return compared_rows.select(*map(column, batch.rows.columns), matched).localCheckpoint()
 

@@ -17,7 +17,7 @@ from oncelake.contracts import Stamp
 from oncelake.identity import Marker, Named, app_id
 from oncelake.keyed.batch import shown
 from oncelake.keyed.changes import TIE
-from oncelake.keyed.latest import column, content, one_per, refuse_unordered
+from oncelake.keyed.latest import column, content, marked, one_per, refuse_unordered, same
 from oncelake.lake import verbs
 from oncelake.lake.frames import Look, find_column
 from oncelake.lake.literals import all_of, identifier, one_of, typed_literal
@@ -99,14 +99,13 @@ class Duplicates:
         refuse_unordered(table.schema, [*names, *order], log.path)
         table = table.withColumn(_FILE, F.col("_metadata.file_path"))
         keyed = table.na.drop(subset=[identifier(name) for name in names])
-        counted = keyed.groupBy(*(column(name).alias(f"k {name}") for name in names))
+        counted = keyed.groupBy(*marked(names, "k"))
         twice = counted.agg(F.count(F.lit(1)).alias("n"), F.collect_set(_FILE).alias("files")).where("n > 1")
         twice = twice.localCheckpoint()
         files = [row[0] for row in twice.select(F.explode("files")).distinct().collect()]
         partitions = _partitions(log, files)
         held = table.where(F.col(_FILE).isin(files)).where(one_of(partitions) or "TRUE")
-        same = [column(name) == column(f"k {name}") for name in names]
-        rows = held.join(twice.drop("n", "files"), same, "left_semi")
+        rows = held.join(twice.drop("n", "files"), same(names, "k"), "left_semi")
         rows = rows.withColumn(TIE, content(table.drop(_FILE).schema, column)).localCheckpoint()
         return cls(log, names, order, rows, partitions)
 
@@ -154,10 +153,10 @@ class Duplicates:
         chosen = one_per(meant, self.keys if self.keep else (*self.keys, TIE), rank).drop(_FILE, TIE)
         gone = meant.select(*map(column, self.keys)).distinct().withColumn(_KEPT, F.lit(False))
         source = chosen.withColumn(_KEPT, F.lit(True)).unionByName(gone, allowMissingColumns=True)
-        same = [f"t.{identifier(key)} = s.{identifier(key)}" for key in self.keys]
+        keys = [f"t.{identifier(key)} = s.{identifier(key)}" for key in self.keys]
         where = [one_of(self.partitions, of="t.")] if self.partitions else []
         clauses = Clauses(
-            on=all_of([f"NOT s.{_KEPT}", *same, *filter(None, where)]),
+            on=all_of([f"NOT s.{_KEPT}", *keys, *filter(None, where)]),
             delete=F.lit(True),
             insert=F.col(f"s.{_KEPT}"),
             values={identifier(name): F.col(f"s.{identifier(name)}") for name in chosen.columns},
@@ -201,7 +200,7 @@ def _partitions(log: TableLog, files: Sequence[str]) -> list[dict[str, str]]:
     names = {posixpath.basename(unquote(file)) for file in files}
     found = {
         tuple((name, typed_literal(value, log.schema[name])) for name, value in add["partitionValues"].items())
-        for add in log.files()
+        for add in log.files
         if log.partitioned_by and not log.mapped and posixpath.basename(unquote(add["path"])) in names
     }
     return [dict(place) for place in sorted(found)] if len(found) <= _PARTITIONS else []

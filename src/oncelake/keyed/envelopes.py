@@ -15,8 +15,6 @@ from oncelake.lake.literals import identifier
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-FORMATS = ("debezium", "delta")
-
 
 def unwrapped(frame: DataFrame, cdc: str | None, by: Sequence[str], writing: Writing) -> DataFrame:
     """The rows of a change feed; columns of the envelope stay only where rows are ordered by them."""

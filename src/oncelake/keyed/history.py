@@ -7,7 +7,10 @@ version of them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -16,18 +19,17 @@ from pyspark.sql.window import Window, WindowSpec
 
 from oncelake.contracts import Writing
 from oncelake.errors import NullKeys
-from oncelake.keyed.batch import DELETED, Columns, fitted, flagged, misfit, refuse, table_columns
+from oncelake.keyed.batch import DELETED, Columns, among, misfit, refuse
 from oncelake.keyed.changes import COPIES, MATCHED, TIE, Batch, digest, ranked
-from oncelake.keyed.envelopes import unwrapped
-from oncelake.keyed.latest import column, content
+from oncelake.keyed.latest import column, content, marked, same
 from oncelake.keyed.merging import Merging, mine, taken
 from oncelake.keyed.spec import Spec
 from oncelake.lake.frames import find_column
-from oncelake.lake.targets import look_at, ready
+from oncelake.lake.targets import look_at
 from oncelake.lake.verbs import Clauses, Layout
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 FROM, TO, CURRENT = "valid_from", "valid_to", "is_current"
 _OPENS, _TRACKED = "__once_opens", "__once_tracked"
@@ -42,18 +44,17 @@ class History:
 
     @classmethod
     def begun(cls, frame: DataFrame, spec: Spec, track: tuple[str, ...], layout: Layout, writing: Writing) -> History:
-        """Unwrap the frame, get the table ready, and fit the one to the other."""
-        rows = flagged(unwrapped(frame, spec.cdc, spec.by, writing), spec, writing)
-        if taken_names := {FROM, TO, CURRENT} & {name.casefold() for name in rows.columns}:
-            raise misfit(writing, f"the frame has a column {', '.join(sorted(taken_names))}, which scd2 makes itself")
-        time = column(find_column(rows, spec.by[0], look_at(writing))[0])
-        own = {FROM: time, TO: time, CURRENT: F.lit(True)}
-        log = ready(rows.drop(DELETED).withColumns(own), writing, layout, evolve=spec.evolve)
-        columns = table_columns(rows, log, spec.keys, spec.by, writing)
-        schema = T.StructType([field for field in columns.schema.fields if field.name not in own])
-        columns = replace(columns, schema=schema)
-        merging = Merging(fitted(rows, columns, writing), columns, spec, log, writing).keyed()
-        return cls(merging, _tracked(rows, columns, track, writing))
+        """A merging into a table with columns of its own for the time a version was valid."""
+
+        def own(rows: DataFrame) -> Mapping[str, Column]:
+            for name in track:
+                find_column(rows, name, look_at(writing))
+            if clash := {FROM, TO, CURRENT} & {name.casefold() for name in rows.columns}:
+                raise misfit(writing, f"the frame has a column {', '.join(sorted(clash))}, which scd2 makes itself")
+            return {FROM: column(spec.by[0]), TO: column(spec.by[0]), CURRENT: F.lit(True)}
+
+        merging = Merging.begun(frame, spec, layout, writing, own)
+        return cls(merging, _tracked(merging.columns, track))
 
     def write(self) -> None:
         """Rebuild the versions of the keys in the batch, and merge what became of them in one commit."""
@@ -62,7 +63,7 @@ class History:
         if batch.untimed:
             untimed = batch.rows.where(column(columns.by[0]).isNull()).drop(DELETED, TIE)
             refuse(NullKeys, untimed, replace(columns, keys=columns.by[:1]), merging.writing)
-        keys = batch.rows.select(*(column(key).alias(f"k {key}") for key in columns.keys)).distinct()
+        keys = batch.rows.select(*marked(columns.keys, "k")).distinct()
         there = _of_keys(merging.table(), keys, columns).localCheckpoint()
         known = self._known(keys)
         events = self._events(batch, there, known).localCheckpoint()
@@ -110,19 +111,15 @@ class History:
         self.merging.merge(changes, clauses)
 
 
-def _tracked(rows: DataFrame, columns: Columns, track: tuple[str, ...], writing: Writing) -> T.StructType:
+def _tracked(columns: Columns, track: tuple[str, ...]) -> T.StructType:
     """The columns whose change opens a version: those declared, or all but keys and order."""
-    for name in track:
-        find_column(rows, name, look_at(writing))
     wanted = {name.casefold() for name in track}
-    untold = {*columns.keys, *columns.by}
-    fields = columns.schema.fields
-    return T.StructType([f for f in fields if (f.name.casefold() in wanted if wanted else f.name not in untold)])
+    named = {name for name in columns.names if name.casefold() in wanted}
+    return among(columns.schema, named or {*columns.names} - {*columns.keys, *columns.by})
 
 
 def _of_keys(rows: DataFrame, keys: DataFrame, columns: Columns) -> DataFrame:
-    same = [column(key) == column(f"k {key}") for key in columns.keys]
-    return rows.join(F.broadcast(keys), same, "left_semi")
+    return rows.join(F.broadcast(keys), same(columns.keys, "k"), "left_semi")
 
 
 def _in_time(columns: Columns, time: str | None = None) -> WindowSpec:
@@ -149,10 +146,9 @@ def _unseen(events: DataFrame, known: DataFrame | None, columns: Columns) -> Dat
     """The events that open no version and are not remembered yet."""
     unseen = events.where(~column(_OPENS))
     if known is not None:
-        tied = known.withColumn(TIE, digest(columns.schema))
         names = (*columns.keys, columns.by[0], DELETED, TIE)
-        tied = tied.select(*(column(name).alias(f"r {name}") for name in names))
-        unseen = unseen.join(tied, [column(name) == column(f"r {name}") for name in names], "left_anti")
+        tied = known.withColumn(TIE, digest(columns.schema)).select(*marked(names, "r"))
+        unseen = unseen.join(tied, same(names, "r"), "left_anti")
     return unseen.select(*map(column, columns.names), DELETED)
 
 
@@ -166,15 +162,11 @@ def _versions(events: DataFrame, columns: Columns) -> DataFrame:
 
 def _changes(versions: DataFrame, there: DataFrame, columns: Columns) -> DataFrame:
     """What must change for the table to show these versions: rows to put in, and rows to take out."""
-    compared = T.StructType([field for field in columns.schema.fields if field.name in there.columns])
-    on = (*columns.keys, FROM)
-    shown = there.withColumn(TIE, content(compared, column))
-    shown = shown.select(*(column(name).alias(f"t {name}") for name in (*on, TO, CURRENT, TIE)))
-    same = [column(name) == column(f"t {name}") for name in on]
-    joined = versions.join(shown, same, "full")
+    on, told = (*columns.keys, FROM), (TO, CURRENT, TIE)
+    shown = there.withColumn(TIE, content(among(columns.schema, there.columns), column))
+    joined = versions.join(shown.select(*marked((*on, *told), "t")), same(on, "t"), "full")
     gone = column(FROM).isNull()
-    alike = [column(name).eqNullSafe(column(f"t {name}")) for name in (TO, CURRENT, TIE)]
-    unchanged = alike[0] & alike[1] & alike[2] & ~gone
+    unchanged = reduce(and_, same(told, "t", nulls=True)) & ~gone
     keyed = {name: F.coalesce(column(name), column(f"t {name}")) for name in on}
     names = [*columns.names, FROM, TO, CURRENT]
     chosen = [(keyed[name] if name in keyed else column(name)).alias(name) for name in names]

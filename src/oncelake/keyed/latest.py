@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
@@ -49,6 +49,17 @@ def content(schema: T.StructType, of: Of) -> Column:
 def column(name: str) -> Column:
     """A column by its name, whatever signs are in it."""
     return F.col(identifier(name))
+
+
+def marked(names: Iterable[str], mark: str) -> list[Column]:
+    """Columns under names that clash with none in a join."""
+    return [column(name).alias(f"{mark} {name}") for name in names]
+
+
+def same(names: Iterable[str], mark: str, nulls: bool = False) -> list[Column]:
+    """The conditions for columns to equal the marked ones; only where nulls are equal too does Spark join them slowly."""
+    pairs = [(column(name), column(f"{mark} {name}")) for name in names]
+    return [mine.eqNullSafe(its) if nulls else mine == its for mine, its in pairs]
 
 
 def refuse_unordered(schema: T.StructType, names: Sequence[str], where: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -12,10 +12,22 @@ from pyspark.sql import types as T
 
 from oncelake.contracts import Writing
 from oncelake.errors import NotAgain, NullKeys, RepeatedKeys
-from oncelake.keyed.batch import DELETED, Columns, fitted, flagged, misfit, null_keys, refuse, set_aside, table_columns
+from oncelake.keyed.batch import (
+    DELETED,
+    Columns,
+    among,
+    fitted,
+    flagged,
+    misfit,
+    null_keys,
+    refuse,
+    refuse_keyless,
+    set_aside,
+    table_columns,
+)
 from oncelake.keyed.changes import MATCHED, Batch, changed, reduced, wins
 from oncelake.keyed.envelopes import unwrapped
-from oncelake.keyed.latest import column, content
+from oncelake.keyed.latest import column, content, marked, same
 from oncelake.keyed.remembered import Remembered
 from oncelake.keyed.spec import Spec
 from oncelake.lake import verbs
@@ -29,6 +41,8 @@ from oncelake.lake.verbs import Clauses, Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+Own = Callable[["DataFrame"], Mapping[str, "Column"]]
 
 _SMALL = 64 * 1024 * 1024
 _EXACT = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType)
@@ -45,11 +59,16 @@ class Merging:
     writing: Writing
 
     @classmethod
-    def begun(cls, frame: DataFrame, spec: Spec, layout: Layout, writing: Writing) -> Merging:
-        """Unwrap the frame, get the table ready, and fit the one to the other; rows without a key are set aside if asked."""
+    def begun(cls, frame: DataFrame, spec: Spec, layout: Layout, writing: Writing, own: Own = lambda _: {}) -> Merging:
+        """Unwrap the frame, get the table ready, and fit the one to the other; rows without a key are set aside if asked.
+
+        A table may have columns of its `own`, which no batch brings; they are made from the frame only for their types.
+        """
         rows = flagged(unwrapped(frame, spec.cdc, spec.by, writing), spec, writing)
-        log = ready(rows.drop(DELETED), writing, layout, evolve=spec.evolve)
-        columns = table_columns(rows, log, spec.keys, spec.by, writing)
+        refuse_keyless(rows, spec, writing)
+        extra = own(rows)
+        log = ready(rows.drop(DELETED).withColumns(dict(extra)), writing, layout, evolve=spec.evolve)
+        columns = table_columns(rows, log, spec, extra, writing)
         return cls(fitted(rows, columns, writing), columns, spec, log, writing).keyed()
 
     @property
@@ -73,7 +92,7 @@ class Merging:
             rows = batch.rows.withColumn(MATCHED, F.lit(self.filled))
         else:
             rows = changed(batch, self.table(), compared, bool(update))
-        there = T.StructType([field for field in compared.fields if field.name in self.log.schema])
+        there = among(compared, self.log.schema)
         won = wins(self.columns, mine, theirs, None if sure else content(there, theirs))
         clauses = Clauses(
             on=self.same_key(batch),
@@ -138,12 +157,12 @@ class Merging:
     @property
     def filled(self) -> bool:
         """Whether the table has any file."""
-        return next(self.log.files(), None) is not None
+        return bool(self.log.files)
 
     @property
     def small(self) -> bool:
         """Whether the whole table is read in no time."""
-        return bool(sum(file["size"] for file in self.log.files()) < _SMALL)
+        return bool(sum(file["size"] for file in self.log.files) < _SMALL)
 
     def merge(self, rows: DataFrame, clauses: Clauses) -> None:
         """One commit, if the table is still what the rows were compared with; new keys alone cost only an insert."""
@@ -166,7 +185,7 @@ class Merging:
         for name in update:
             find_column(self.frame, name, look_at(self.writing))
         wanted = {name.casefold() for name in (*update, *self.columns.by)}
-        return T.StructType([field for field in self.columns.schema.fields if field.name.casefold() in wanted])
+        return among(self.columns.schema, {name for name in self.columns.names if name.casefold() in wanted})
 
 
 def _recalled(batch: Batch, memory: Remembered) -> Batch:
@@ -175,9 +194,9 @@ def _recalled(batch: Batch, memory: Remembered) -> Batch:
     deletes = batch.rows.where(DELETED).select(*(column(name) for name in (*columns.keys, *columns.by, DELETED)))
     known = memory.rows()
     if known is not None:
-        known = known.where(DELETED).select(*(column(name).alias(f"d {name}") for name in (*columns.keys, *columns.by)))
+        known = known.where(DELETED).select(*marked((*columns.keys, *columns.by), "d"))
         ours, its = (F.struct(*(column(f"{of}{name}") for name in columns.by)) for of in ("", "d "))
-        since = [*(column(key) == column(f"d {key}") for key in columns.keys), ours <= its]
+        since = [*same(columns.keys, "d"), ours <= its]
         deletes = deletes.join(known, since, "left_anti")
         batch = replace(batch, rows=batch.rows.join(known, [*since, ~column(DELETED)], "left_anti").localCheckpoint())
     if batch.deletes:

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from oncelake.contracts import Writing
 from oncelake.identity import Marker
-from oncelake.keyed.batch import table_schema
+from oncelake.keyed.batch import among, table_schema
 from oncelake.lake import verbs
 from oncelake.lake.conflicts import Meaning, meaning
 from oncelake.lake.files import escaped
@@ -64,7 +63,7 @@ class Remembered:
             self._settle(counted, void)
             own = read_log("remembered", self.path)
         attempts = {*counted, None}
-        files = [file["path"] for file in own.files() if _tags(file)[ATTEMPT] in attempts]
+        files = [file["path"] for file in own.files if _tags(file)[ATTEMPT] in attempts]
         return self._read(own, files) if files else None
 
     def prepare(self, rows: DataFrame) -> None:
@@ -84,7 +83,7 @@ class Remembered:
         reach("prepared")
 
     def _read(self, own: TableLog, files: list[str]) -> DataFrame:
-        schema = T.StructType([field for field in table_schema(own).fields if field.name not in _TAGS])
+        schema = among(table_schema(own), {*own.schema} - {*_TAGS})
         paths = [escaped(posixpath.join(self.path, unquote(file))) for file in files]
         rows = self.session.read.schema(schema).parquet(*paths)
         return rows.where(~self._forgotten()).drop(AT)
@@ -92,7 +91,7 @@ class Remembered:
     def _decided(self, own: TableLog) -> tuple[list[str], list[str]]:
         """The attempts whose commit is there, and those that will never have one."""
         works: dict[tuple[str, int], list[str]] = {}
-        for file in sorted(own.files(), key=lambda file: file["modificationTime"]):
+        for file in sorted(own.files, key=lambda file: file["modificationTime"]):
             tags = _tags(file)
             if tags[ATTEMPT] is not None:
                 attempts = works.setdefault((tags[WORK], int(tags[GENERATION])), [])

@@ -35,15 +35,33 @@ class Spec:
         return self.delete_when is not None or self.cdc is not None
 
 
-def checked_keys(what: str, target: str, keys: Columns) -> tuple[str, ...]:
-    """Key columns, at least one."""
-    found = checked_columns("keys", keys)
-    if not found:
-        raise BadDeclaration(where=declared_at(), problem=f"{what} into {target} needs keys=")
-    return found
+def checked_spec(  # noqa: PLR0913  what every keyed pattern may be told
+    what: str,
+    keys: Columns,
+    by: Columns = None,
+    *,
+    delete_when: str | Column | None = None,
+    cdc: str | None = None,
+    leave_out: Columns = None,
+    schema: str = "freeze",
+    nulls: str = "refuse",
+) -> Spec:
+    """What a pattern was told of its rows, if it can be meant."""
+    spec = Spec(
+        checked_columns("keys", keys),
+        checked_columns("latest_by", by),
+        delete_when,
+        _choice("cdc", cdc, (None, "debezium", "delta")),
+        checked_columns("leave_out", leave_out),
+        _choice("schema", schema, ("freeze", "evolve")) == "evolve",
+        nulls if nulls == "key" else _choice("null_keys", nulls, ("refuse", "quarantine")),
+    )
+    if not spec.keys:
+        raise BadDeclaration(where=declared_at(), problem=f"{what} needs keys=")
+    return spec
 
 
-def checked_choice(what: str, value: Any, choices: tuple[Any, ...]) -> Any:
+def _choice(what: str, value: Any, choices: tuple[Any, ...]) -> Any:
     """One of the choices."""
     if value not in choices:
         shown = ", ".join(repr(choice) for choice in choices if choice is not None)

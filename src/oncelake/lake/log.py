@@ -119,14 +119,15 @@ class TableLog:
     def rows(self) -> int | None:
         """The number of rows, from the files' statistics; None where a file has none."""
         total = 0
-        for add in self.files():
+        for add in self.files:
             statistics = statistics_of(add)
             if "numRecords" not in statistics:
                 return None
             total += statistics["numRecords"] - ((add.get("deletionVector") or {}).get("cardinality") or 0)
         return total
 
-    def files(self) -> Iterator[Mapping[str, Any]]:
+    @cached_property
+    def files(self) -> tuple[Mapping[str, Any], ...]:
         """The `add` action of every file of the newest version."""
         active: dict[tuple[str, str | None], Mapping[str, Any]] = {}
         first = -1
@@ -140,7 +141,7 @@ class TableLog:
                 active.pop(_file_key(action), None)
             for action in entry.actions("add"):
                 active[_file_key(action)] = action
-        return iter(active.values())
+        return tuple(active.values())
 
     def _candidates(self, recorded: Recorded) -> Iterator[int]:
         """The versions that may hold the marker's commit, the likeliest first."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from oncelake.contracts import Writing
-from oncelake.errors import StrayRows, WrongColumns
+from oncelake.errors import StrayRows, WorkFailed, WrongColumns
 from oncelake.lake import verbs
 from oncelake.lake.conflicts import Appearing, Meaning, gist, meaning
 from oncelake.lake.frames import Look, columns
@@ -14,6 +14,8 @@ from oncelake.points import reach
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+Error = TypeVar("Error", bound=WorkFailed)
 
 _EXAMPLES = 3
 
@@ -58,14 +60,14 @@ def replace(frame: DataFrame, writing: Writing, predicate: str, shown: tuple[str
     except Exception as error:
         if meaning(error) is Meaning.STRAY:
             examples = _strays(frame, predicate, shown) or gist(error)
-            raise _about(StrayRows, writing, slice=str(writing.work.slice), examples=examples) from error
+            raise about(StrayRows, writing, slice=str(writing.work.slice), examples=examples) from error
         raise
 
 
 def refused(error: Exception, writing: Writing) -> Exception:
     """A write's exception in our words, where we have any."""
     if meaning(error) is Meaning.SCHEMA:
-        return _about(WrongColumns, writing, difference=gist(error))
+        return about(WrongColumns, writing, difference=gist(error))
     return error
 
 
@@ -87,9 +89,10 @@ def _fit(frame: DataFrame, log: TableLog, writing: Writing, evolve: bool) -> Non
     if len(ours) < len(frame.columns):
         parts.append("the frame has a column twice")
     if parts:
-        raise _about(WrongColumns, writing, difference="; ".join(parts))
+        raise about(WrongColumns, writing, difference="; ".join(parts))
 
 
-def _about(error: type[StrayRows | WrongColumns], writing: Writing, **facts: Any) -> Exception:
+def about(error: type[Error], writing: Writing, **facts: Any) -> Error:
+    """An error of a frame that cannot be written."""
     work = writing.work
     return error(target=work.target, pipeline=work.pipeline, where=writing.where, **facts)

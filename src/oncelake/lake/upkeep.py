@@ -49,7 +49,7 @@ def due(log: TableLog) -> list[Partition]:
     small: defaultdict[Partition, int] = defaultdict(int)
     rows: defaultdict[Partition, int] = defaultdict(int)
     deleted: defaultdict[Partition, int] = defaultdict(int)
-    for add in log.files():
+    for add in log.files:
         partition = tuple(sorted(add.get("partitionValues", {}).items()))
         small[partition] += add["size"] < SMALL
         rows[partition] += statistics_of(add).get("numRecords", 0)

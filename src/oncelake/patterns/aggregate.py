@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from oncelake.contracts import Writing
 from oncelake.intervals import Grid
 from oncelake.keyed.pattern import KeyedPattern
-from oncelake.keyed.spec import Spec, checked_choice, checked_keys
+from oncelake.keyed.spec import checked_spec
 from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_target
 
 if TYPE_CHECKING:
@@ -31,11 +31,7 @@ def aggregate(  # noqa: PLR0913  every word of it is a choice of the user's
     With `add` the named columns are added to what is there instead: whole numbers and decimals, whose sum does not depend
     on the order. A work that adds cannot be restated.
     """
-    spec = Spec(
-        checked_keys("aggregate", target, keys),
-        evolve=checked_choice("schema", schema, ("freeze", "evolve")) == "evolve",
-        nulls="key",
-    )
+    spec = checked_spec(f"aggregate into {target}", keys, schema=schema, nulls="key")
     layout = checked_layout(partition_by, cluster_by, deletion_vectors, compact)
     return Aggregate(checked_target(target), spec, layout, checked_columns("add", add))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from oncelake.contracts import Writing
 from oncelake.keyed.pattern import KeyedPattern
-from oncelake.keyed.spec import Spec, checked_age, checked_choice, checked_keys
+from oncelake.keyed.spec import checked_age, checked_spec
 from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_target
 
 if TYPE_CHECKING:
@@ -46,14 +46,15 @@ def merge(  # noqa: PLR0913  every word of it is a choice of the user's
     `null_keys="quarantine"` sets rows without a key aside.
     """
     columns = () if isinstance(update, bool) else checked_columns("update", update)
-    spec = Spec(
-        checked_keys("merge", target, keys),
-        checked_columns("latest_by", latest_by),
-        delete_when,
-        checked_choice("cdc", cdc, (None, "debezium", "delta")),
-        checked_columns("leave_out", leave_out),
-        checked_choice("schema", schema, ("freeze", "evolve")) == "evolve",
-        checked_choice("null_keys", null_keys, ("refuse", "quarantine")),
+    spec = checked_spec(
+        f"merge into {target}",
+        keys,
+        latest_by,
+        delete_when=delete_when,
+        cdc=cdc,
+        leave_out=leave_out,
+        schema=schema,
+        nulls=null_keys,
     )
     return Merge(
         checked_target(target),

@@ -9,7 +9,7 @@ from oncelake.caller import declared_at
 from oncelake.contracts import Writing
 from oncelake.errors import BadDeclaration
 from oncelake.keyed.pattern import KeyedPattern
-from oncelake.keyed.spec import Spec, checked_choice, checked_keys
+from oncelake.keyed.spec import checked_spec
 from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_target
 
 if TYPE_CHECKING:
@@ -39,14 +39,15 @@ def scd2(  # noqa: PLR0913  every word of it is a choice of the user's
     comes late is put into history at its place, a repeated one changes nothing, a delete closes. Of several rows of a
     key at one time the last by the other columns of `latest_by` counts; then a delete; then the content decides.
     """
-    spec = Spec(
-        checked_keys("scd2", target, keys),
-        checked_columns("latest_by", latest_by),
-        delete_when,
-        checked_choice("cdc", cdc, (None, "debezium", "delta")),
-        checked_columns("leave_out", leave_out),
-        checked_choice("schema", schema, ("freeze", "evolve")) == "evolve",
-        checked_choice("null_keys", null_keys, ("refuse", "quarantine")),
+    spec = checked_spec(
+        f"scd2 into {target}",
+        keys,
+        latest_by,
+        delete_when=delete_when,
+        cdc=cdc,
+        leave_out=leave_out,
+        schema=schema,
+        nulls=null_keys,
     )
     if not spec.by:
         raise BadDeclaration(where=declared_at(), problem=f"scd2 into {target} needs latest_by=")
