@@ -27,8 +27,9 @@ check: setup  ## lint, types, layers
 test: check  ## everything that must hold (real Spark, real kills)
 	$(BIN)/pytest -n 2 --dist loadfile
 
-prove: setup  ## every pattern killed at every file call, with real kills and faults (about 40 minutes)
+prove: setup  ## every pattern killed at every file call, with real kills and faults; every tooth (two hours)
 	$(BIN)/python tests/proving/full.py
+	$(BIN)/pytest -m long
 
 bench: setup  ## the figures in bench/results, measured again
 	$(BIN)/python -m bench

@@ -6,13 +6,13 @@ from collections import defaultdict
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import oncelake as once
 from oncelake import points
 
-STRANDS, STEPS, EXAMPLES = 50, 8, 2
+STRANDS, STEPS, EXAMPLES = 50, 8, 1
 SCHEMA = "strand int, k int, at int, v string, gone boolean"
 POINTS = ("claimed", "writing", "prepared", "written", "settled")
 KEYED = {"keys": ["strand", "k"], "latest_by": "at", "delete_when": "gone", "leave_out": "gone"}
@@ -39,6 +39,11 @@ def histories(untimed):
         st.none() | st.sampled_from(POINTS),
     )
     return st.lists(step, min_size=STEPS, max_size=STEPS)
+
+
+def told(history):
+    """Whether a history is worth the time: hypothesis begins with one in which nothing happens."""
+    return len({step[0] for step in history}) > 2 and any(step[3] for step in history)
 
 
 @contextmanager
@@ -150,6 +155,7 @@ def played(spark, folders):
 @RANDOM
 @given(history=histories(untimed=True))
 def test_a_merged_table_is_what_the_model_says(played, history):
+    assume(told(history))
     found, seen = played(once.merge("t", **KEYED), history, "strand", "k", "at", "v")
     expected = list(merged(seen))
     assert len(found) == len(expected)
@@ -159,6 +165,7 @@ def test_a_merged_table_is_what_the_model_says(played, history):
 @RANDOM
 @given(history=histories(untimed=False))
 def test_a_history_is_what_the_model_says(played, history):
+    assume(told(history))
     columns = ("strand", "k", "v", "valid_from", "valid_to", "is_current")
     rows, seen = played(once.scd2("t", **KEYED), history, *columns)
     assert all((row[-2] is None) == row[-1] for row in rows)

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 
 DAYS = ("2024-03-14", "2024-03-15", "2024-03-16")
@@ -19,6 +20,15 @@ WRITES = {
     "aggregate": 'once.aggregate("silver.orders", keys="id")',
     "aggregate, adding": 'once.aggregate("silver.orders", keys="id", add="cents")',
 }
+# Other shapes of patterns that are in the list already: `make prove` tries them.
+MORE_OF_THE_SAME = ("replace_interval, partitioned", "merge, partitioned", "aggregate")
+
+
+def variants(names=WRITES):
+    """The patterns as parameters of a test, further shapes of one marked as long."""
+    return [pytest.param(n, marks=[pytest.mark.long] if n in MORE_OF_THE_SAME else [], id=n) for n in names]
+
+
 PIPELINE = """
 import oncelake as once
 from pyspark.sql import functions as F

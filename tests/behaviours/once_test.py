@@ -5,15 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import oncelake as once
-from lakes import DAYS, WRITES, commits, expected_ids, ids, land, orders_project
+from lakes import DAYS, WRITES, commits, expected_ids, ids, land, orders_project, variants
 from oncelake import points
 
 SPAN = {"start": DAYS[0], "end": "2024-03-17"}
 
 
-@pytest.fixture(params=WRITES.values(), ids=WRITES.keys())
+@pytest.fixture(params=variants())
 def writes(request):
-    return request.param
+    return WRITES[request.param]
 
 
 def opened(tmp_path, spark, writes, missing=""):

@@ -38,7 +38,8 @@ def prove(job, mode, *options):
 
 
 def test_a_reload_is_proven(job):
-    code, document = prove(job, "overwrite", "--points", "5", "--kills", "1", "--faults", "2")
+    tried = [option for name in ("twice", "crash", "kill", "fault") for option in ("--scenario", name)]
+    code, document = prove(job, "overwrite", "--points", "5", "--kills", "1", "--faults", "2", *tried)
     assert (code, document["verdict"], document["violation"]) == (0, "proven", None)
     assert document["fingerprints"]["lake/orders"]["rows"] == 10
     assert document["states"] == 5

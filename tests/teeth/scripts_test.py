@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from seeded import HEAD, SCRIPTS
+from seeded import HEAD, SCRIPTS, some
 
 import oncelake as once
 from oncelake.proving.calls import compiler
@@ -11,7 +11,7 @@ from oncelake.proving.calls import compiler
 pytestmark = pytest.mark.skipif(compiler() is None, reason="the recorder needs Linux and a C compiler")
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", some(SCRIPTS, every=3))
 def test_a_bug_in_a_script_is_named(tmp_path, spark, name):
     script = SCRIPTS[name]
     table, folders = tmp_path / "lake" / "orders", [str(tmp_path / "lake" / folder) for folder in script.folders]

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import pytest
+
 PROJECT = """
 import itertools
 import time
@@ -347,3 +349,9 @@ stream.option("checkpointLocation", sys.argv[3]).trigger(availableNow=True).star
         folders=("checkpoint",),
     ),
 }
+
+
+def some(teeth, every):
+    """All of them as parameters of a test: one of so many for `make test`, the others for `make prove`."""
+    long = [[] if number % every == 0 else [pytest.mark.long] for number in range(len(teeth))]
+    return [pytest.param(name, marks=marks, id=name) for name, marks in zip(teeth, long, strict=True)]
