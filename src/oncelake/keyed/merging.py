@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 Own = Callable[["DataFrame"], Mapping[str, "Column"]]
 
+# A batch up to this many rows is sent to every executor whole, instead of shuffling the table.
+_BROADCAST = 250_000
 _SMALL = 64 * 1024 * 1024
 _EXACT = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType)
 
@@ -86,12 +88,8 @@ class Merging:
         batch = self.reduced(compared)
         if self.spec.deletes and self.columns.by:
             batch = _recalled(batch, self.memory(remembers))
-        # The lock keeps other runners out; where there is none, a row of the same order may come in between.
-        sure = batch.newer and is_local(self.writing.path)
-        if sure:
-            rows = batch.rows.withColumn(MATCHED, F.lit(self.filled))
-        else:
-            rows = changed(batch, self.table(), compared, bool(update))
+        sure = batch.newer and self.alone
+        rows = batch.rows if sure else changed(batch, self.table(), compared, bool(update))
         there = among(compared, self.log.schema)
         won = wins(self.columns, mine, theirs, None if sure else content(there, theirs))
         clauses = Clauses(
@@ -103,7 +101,7 @@ class Merging:
             values=taken(self.columns.names) if insert else None,
             evolve=self.spec.evolve,
         )
-        self.merge(rows, clauses)
+        self.merge(rows, clauses, batch.count if sure else None)
 
     def add(self, summed: Iterable[str]) -> None:
         """Add to the rows that are there. Only the marker in the same commit keeps it from being added twice."""
@@ -123,8 +121,7 @@ class Merging:
         batch = self.reduced(self.columns.schema)
         plus = {f.name: F.coalesce(theirs(f.name) + mine(f.name), theirs(f.name), mine(f.name)) for f in sums}
         sets = {identifier(f.name): plus[f.name].cast(f.dataType) for f in sums}
-        rows = batch.rows.withColumn(MATCHED, F.lit(self.filled))
-        self.merge(rows, Clauses(self.same_key(batch), sets=sets, values=taken(self.columns.names)))
+        self.merge(batch.rows, Clauses(self.same_key(batch), sets=sets, values=taken(self.columns.names)), batch.count)
 
     def keyed(self) -> Merging:
         """Without the rows that have no key, if those are to be set aside."""
@@ -164,18 +161,31 @@ class Merging:
         """Whether the whole table is read in no time."""
         return bool(sum(file["size"] for file in self.log.files) < _SMALL)
 
-    def merge(self, rows: DataFrame, clauses: Clauses) -> None:
-        """One commit, if the table is still what the rows were compared with; new keys alone cost only an insert."""
+    @property
+    def alone(self) -> bool:
+        """Whether the lock keeps other runners out; where there is none, a row may come in between."""
+        return is_local(self.writing.path)
+
+    def merge(self, rows: DataFrame, clauses: Clauses, count: int | None = None) -> None:
+        """One commit, if the table is still what it was. New keys alone cost only an insert, old ones alone no outer join.
+
+        Rows that were compared with the table say which they are. Of others, given their `count`, each may be new or old.
+        """
         log = find_log(self.writing.work.target, self.writing.path)
         if log is None or log.version != self.log.version:
             raise Moved(f"{self.writing.work.target} got a new version meanwhile")
-        count, matched = rows.agg(F.count(F.lit(1)), F.count_if(column(MATCHED))).collect()[0]
-        if not count:
+        old, new = self.filled, True
+        if count is None:
+            count, matched = rows.agg(F.count(F.lit(1)), F.count_if(column(MATCHED))).collect()[0]
+            old, new = matched > 0, matched < count or not self.alone
+        clauses = clauses if old else replace(clauses, delete=None, sets=None)
+        clauses = clauses if new else replace(clauses, values=None)
+        if not count or not any((clauses.sets, clauses.values, clauses.delete is not None)):
             # Nothing changes: the commit carries the marker alone, and costs no look at the table.
             verbs.append(self.table().limit(0), self.writing.path, self.writing.stamp)
             return
-        if not matched:
-            clauses = replace(clauses, delete=None, sets=None)
+        # Spark does not know how small a checkpoint is, and would sort the whole table to join the two.
+        rows = F.broadcast(rows) if count <= _BROADCAST else rows
         verbs.merge(rows, self.writing.path, clauses, self.writing.stamp, quick=self.small)
 
     def _compared(self, update: bool | tuple[str, ...]) -> T.StructType:
