@@ -35,7 +35,7 @@ def test_twice_is_once(tmp_path, spark, writes):
     assert commits(tmp_path) == 3
 
 
-@pytest.mark.parametrize("order", [(2, 1, 0), (1, 0, 2)], ids=str)
+@pytest.mark.parametrize("order", [(2, 1, 0), pytest.param((1, 0, 2), marks=pytest.mark.long)], ids=str)
 def test_any_order_is_the_same(tmp_path, spark, writes, order):
     project = opened(tmp_path, spark, writes)
     for index in order:

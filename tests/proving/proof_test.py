@@ -70,13 +70,14 @@ def test_a_pattern_is_proven_on_a_sample_of_its_states(tmp_path, prover, name):
 def test_real_kills_and_a_zombie_leave_what_the_images_show(tmp_path, prover):
     root = orders_project(tmp_path, WRITES["append"])
     verdict = prover.prove(
-        root, "orders", points=1, kills=1, zombies=1, scenarios=("crash", "kill", "zombie"), date=DAYS[0]
+        root, "orders", points=1, kills=3, zombies=1, scenarios=("crash", "kill", "zombie"), date=DAYS[0]
     )
     assert verdict.violation is None
-    assert (verdict.counts["kill"].tried, verdict.counts["zombie"].tried) == (1, 1)
+    assert (verdict.counts["kill"].tried, verdict.counts["zombie"].tried) == (3, 1)
     assert verdict.confirmed == "1 of 1"
 
 
+@pytest.mark.long
 def test_steps_are_proven_without_a_compiler(tmp_path):
     root = orders_project(tmp_path, WRITES["replace_interval"])
     verdict = once.prove(root, "orders", level="steps", scenarios=("step",), date=DAYS[0])
@@ -124,7 +125,9 @@ def test_a_violation_is_a_story_in_every_form_and_can_be_excluded_by_name(tmp_pa
 
 
 @needs_calls
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL], ids=lambda sign: sign.name)
+@pytest.mark.parametrize(
+    "sign", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL], ids=lambda sign: sign.name
+)
 def test_an_interrupted_proof_leaves_no_process_and_no_folder(tmp_path, sign):
     root = orders_project(tmp_path / "project", WRITES["append"])
     temporary = tmp_path / "temporary"
