@@ -27,7 +27,7 @@ check: setup  ## lint, types, layers
 test: check  ## everything that must hold (real Spark, real kills)
 	$(BIN)/pytest -n 2 --dist loadfile
 
-prove: setup  ## every pattern killed at every file call, with real kills and faults; every tooth (two hours)
+prove: setup  ## every pattern killed at every file call, with real kills and faults; every tooth (hours)
 	$(BIN)/python tests/proving/full.py
 	$(BIN)/pytest -m long
 

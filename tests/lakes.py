@@ -24,9 +24,9 @@ WRITES = {
 MORE_OF_THE_SAME = ("replace_interval, partitioned", "merge, partitioned", "aggregate")
 
 
-def variants(names=WRITES):
+def variants():
     """The patterns as parameters of a test, further shapes of one marked as long."""
-    return [pytest.param(n, marks=[pytest.mark.long] if n in MORE_OF_THE_SAME else [], id=n) for n in names]
+    return [pytest.param(n, marks=[pytest.mark.long] if n in MORE_OF_THE_SAME else [], id=n) for n in WRITES]
 
 
 PIPELINE = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -78,9 +78,10 @@ def table_columns(frame: DataFrame, log: TableLog, spec: Spec, own: Collection[s
     return Columns(keys, by, T.StructType([*there, *new]))
 
 
-def among(schema: T.StructType, names: Container[str]) -> T.StructType:
-    """The columns of a schema that have one of these names."""
-    return T.StructType([field for field in schema.fields if field.name in names])
+def among(schema: T.StructType, names: Iterable[str]) -> T.StructType:
+    """The columns of a schema that have one of these names; Spark does not tell names apart by case."""
+    wanted = {name.casefold() for name in names}
+    return T.StructType([field for field in schema.fields if field.name.casefold() in wanted])
 
 
 def fitted(frame: DataFrame, columns: Columns, writing: Writing) -> DataFrame:

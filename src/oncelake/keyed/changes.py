@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 TIE, COPIES, WON, MATCHED = (f"__once_{name}" for name in ("tie", "copies", "won", "matched"))
 # More values than these make a condition that costs more than it saves.
 _LISTED = 200
-# A batch up to this many rows is sent to every executor instead of shuffling the table; only keys, order and digest go.
-_BROADCAST = 1_000_000
+# Up to so many rows are sent to every executor: whole ones, or of a batch only keys, order and digest.
+WHOLE, _NARROW = 250_000, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def changed(batch: Batch, table: DataFrame, compared: T.StructType, may_update: 
     theirs = table.select(*marked((name for name in table.columns if name in needed), "t"))
     mine = batch.rows.select(*(column(name) for name in (*columns.keys, *columns.by, DELETED, TIE)))
     nulls = batch.nulls > 0
-    joined = theirs.join(F.broadcast(mine) if batch.count <= _BROADCAST else mine, same(columns.keys, "t", nulls))
+    joined = theirs.join(sent(mine, batch.count, _NARROW), same(columns.keys, "t", nulls))
     tie = content(among(compared, table.columns), lambda name: column(f"t {name}"))
     won = wins(columns, column, lambda name: column(f"t {name}"), tie)
     won = won if may_update else won & column(DELETED)
@@ -140,6 +140,14 @@ def changed(batch: Batch, table: DataFrame, compared: T.StructType, may_update: 
     )
     matched = column(WON).isNotNull().alias(MATCHED)
     return compared_rows.select(*map(column, batch.rows.columns), matched).localCheckpoint()
+
+
+def sent(rows: DataFrame, count: int, most: int = WHOLE) -> DataFrame:
+    """Rows to join a table with, sent to every executor if they are few.
+
+    Spark does not know how small a checkpoint is, and would sort the whole table to join the two.
+    """
+    return F.broadcast(rows) if count <= most else rows
 
 
 def _spelled(value: Column, kind: str) -> Column:

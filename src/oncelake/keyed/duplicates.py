@@ -16,7 +16,7 @@ from pyspark.sql.window import Window
 from oncelake.contracts import Stamp
 from oncelake.identity import Marker, Named, app_id
 from oncelake.keyed.batch import shown
-from oncelake.keyed.changes import TIE
+from oncelake.keyed.changes import TIE, sent
 from oncelake.keyed.latest import column, content, marked, one_per, refuse_unordered, same
 from oncelake.lake import verbs
 from oncelake.lake.frames import Look, find_column
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _FILE, _KEPT = "__once_file", "__once_kept"
-_EXAMPLES, _PARTITIONS, _BROADCAST = 3, 200, 250_000
+_EXAMPLES, _PARTITIONS = 3, 200
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,12 @@ class Duplicates:
         names, order = (tuple(find_column(table, name, look)[0] for name in which) for which in (keys, keep))
         refuse_unordered(table.schema, [*names, *order], log.path)
         keyed = table.na.drop(subset=[identifier(name) for name in names])
-        # Counted alone: a pass that also collects the files of every key takes ten times as long.
+        # Counted alone: to collect the files of every key beside it takes longer than this and the next pass together.
         counted = keyed.groupBy(*marked(names, "k")).count().where("count > 1").drop("count")
         twice = counted.localCheckpoint()
         held = keyed.where(_meant(twice, tuple(name for name in log.partitioned_by if name in names)))
         held = held.withColumn(_FILE, F.col("_metadata.file_path"))
-        sent = F.broadcast(twice) if twice.count() <= _BROADCAST else twice
-        rows = held.join(sent, same(names, "k"), "left_semi")
+        rows = held.join(sent(twice, twice.count()), same(names, "k"), "left_semi")
         rows = rows.withColumn(TIE, content(table.schema, column)).localCheckpoint()
         partitions = _partitions(log, [row[0] for row in rows.select(_FILE).distinct().collect()])
         return cls(log, names, order, rows, partitions)
@@ -162,9 +161,7 @@ class Duplicates:
             values={identifier(name): F.col(f"s.{identifier(name)}") for name in chosen.columns},
         )
         source = source.localCheckpoint()
-        # Spark does not know how small a checkpoint is, and would sort the whole table to join the two.
-        sent = F.broadcast(source) if source.count() <= _BROADCAST else source
-        verbs.merge(sent, self.log.path, clauses, self._stamp())
+        verbs.merge(sent(source, source.count()), self.log.path, clauses, self._stamp())
 
     def _stamp(self) -> Stamp:
         """A repair of one version is one work: done twice it finds nothing, done twice at once it is done once."""

@@ -113,9 +113,7 @@ class History:
 
 def _tracked(columns: Columns, track: tuple[str, ...]) -> T.StructType:
     """The columns whose change opens a version: those declared, or all but keys and order."""
-    wanted = {name.casefold() for name in track}
-    named = {name for name in columns.names if name.casefold() in wanted}
-    return among(columns.schema, named or {*columns.names} - {*columns.keys, *columns.by})
+    return among(columns.schema, track or {*columns.names} - {*columns.keys, *columns.by})
 
 
 def _of_keys(rows: DataFrame, keys: DataFrame, columns: Columns) -> DataFrame:

@@ -25,7 +25,7 @@ from oncelake.keyed.batch import (
     set_aside,
     table_columns,
 )
-from oncelake.keyed.changes import MATCHED, Batch, changed, reduced, wins
+from oncelake.keyed.changes import MATCHED, Batch, changed, reduced, sent, wins
 from oncelake.keyed.envelopes import unwrapped
 from oncelake.keyed.latest import column, content, marked, same
 from oncelake.keyed.remembered import Remembered
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 Own = Callable[["DataFrame"], Mapping[str, "Column"]]
 
-# A batch up to this many rows is sent to every executor whole, instead of shuffling the table.
-_BROADCAST = 250_000
 _SMALL = 64 * 1024 * 1024
 _EXACT = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType)
 
@@ -109,7 +107,7 @@ class Merging:
         if work.generation > 1:
             raise NotAgain(target=work.target, pipeline=work.pipeline, slice=str(work.slice))
         names = {name.casefold() for name in summed}
-        sums = [field for field in self.columns.schema.fields if field.name.casefold() in names]
+        sums = among(self.columns.schema, names).fields
         others = set(self.columns.names) - {field.name for field in sums} - set(self.columns.keys)
         if others or len(sums) != len(names):
             problem = ", ".join(sorted(others or names))
@@ -184,9 +182,7 @@ class Merging:
             # Nothing changes: the commit carries the marker alone, and costs no look at the table.
             verbs.append(self.table().limit(0), self.writing.path, self.writing.stamp)
             return
-        # Spark does not know how small a checkpoint is, and would sort the whole table to join the two.
-        rows = F.broadcast(rows) if count <= _BROADCAST else rows
-        verbs.merge(rows, self.writing.path, clauses, self.writing.stamp, quick=self.small)
+        verbs.merge(sent(rows, count), self.writing.path, clauses, self.writing.stamp, quick=self.small)
 
     def _compared(self, update: bool | tuple[str, ...]) -> T.StructType:
         """The columns that an update sets, and whose content decides where the order is equal."""
@@ -194,8 +190,7 @@ class Merging:
             return self.columns.schema
         for name in update:
             find_column(self.frame, name, look_at(self.writing))
-        wanted = {name.casefold() for name in (*update, *self.columns.by)}
-        return among(self.columns.schema, {name for name in self.columns.names if name.casefold() in wanted})
+        return among(self.columns.schema, (*update, *self.columns.by))
 
 
 def _recalled(batch: Batch, memory: Remembered) -> Batch:
