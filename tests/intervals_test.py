@@ -8,7 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelake.intervals import EVERY, Grid, Interval, covers, instant_text, merge, missing, parse_interval, subtract
+from oncelake.intervals import (
+    EVERY,
+    Grid,
+    Interval,
+    Layer,
+    clipped,
+    covers,
+    instant_text,
+    merge,
+    missing,
+    overlaid,
+    parse_interval,
+    subtract,
+    topmost,
+)
 
 ZONES = (
     "UTC",
@@ -297,3 +311,74 @@ def test_a_zone_that_does_not_exist_is_refused(zone):
 def test_instants_are_spelled_in_one_way():
     berlin = datetime(2024, 3, 15, 1, tzinfo=ZoneInfo("Europe/Berlin"))
     assert instant_text(berlin) == "2024-03-15T00:00:00Z"
+
+
+# Layers: stretches of time that lie over each other
+
+HOURS = [datetime(2024, 1, 1, hour, tzinfo=UTC) for hour in range(12)]
+
+
+def layer(start, end, height, name=""):
+    return Layer(instant_text(HOURS[start]), instant_text(HOURS[end]), height, name or f"{start}-{end}@{height}")
+
+
+layers = st.lists(
+    st.tuples(st.integers(0, 11), st.integers(0, 11), st.integers(1, 3))
+    .filter(lambda found: found[0] < found[1])
+    .map(lambda found: layer(*found)),
+    max_size=6,
+)
+
+
+def at(hour, found):
+    """The layers over the middle of an hour."""
+    instant = instant_text(HOURS[hour])
+    return [each for each in found if each.start <= instant < each.end]
+
+
+@given(layers)
+def test_the_topmost_layers_are_disjoint_and_the_highest_everywhere(given_layers):
+    found = topmost(given_layers)
+    assert all(one.end <= other.start for one, other in pairwise(found))
+    for hour in range(11):
+        heights = [each.height for each in at(hour, given_layers)]
+        assert [each.height for each in at(hour, found)] == ([max(heights)] if heights else [])
+
+
+@given(layers, layers)
+def test_overlaid_rows_are_cut_wherever_one_changes(one, other):
+    rows = [topmost(one), topmost(other)]
+    pieces = list(overlaid(*rows))
+    assert all(before[1] <= after[0] for before, after in pairwise(pieces))
+    for hour in range(11):
+        instant = instant_text(HOURS[hour])
+        over = [found for start, end, found in pieces if start <= instant < end]
+        expected = tuple(next(iter(at(hour, row)), None) for row in rows)
+        assert over == ([expected] if any(expected) else [])
+
+
+@given(layers, st.integers(0, 10), st.integers(1, 11))
+def test_clipped_layers_lie_in_the_span_and_lose_nothing_of_it(given_layers, start, length):
+    span = Interval(HOURS[start], HOURS[min(11, start + length)])
+    found = clipped(given_layers, span)
+    assert all(span.start <= each.interval.start < each.interval.end <= span.end for each in found)
+    for hour in range(start, min(11, start + length)):
+        assert len(at(hour, found)) == len(at(hour, given_layers))
+
+
+@pytest.mark.parametrize("every", EVERY)
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Kolkata"])
+def test_a_step_of_many_cells_is_many_steps_of_one(every, zone):
+    grid = Grid(every, zone)
+    start = grid.floor(datetime(2018, 10, 20, tzinfo=UTC))
+    line = start
+    for cells in range(1, 40):
+        line = grid.after(line)
+        assert grid.step(start, cells) == line
+
+
+def test_around_is_the_cells_that_an_interval_touches():
+    grid = Grid("day")
+    part = Interval(datetime(2024, 1, 1, 12, tzinfo=UTC), datetime(2024, 1, 2, 1, tzinfo=UTC))
+    assert str(grid.around(part)) == "[2024-01-01, 2024-01-03)"
+    assert str(grid.around(grid.cell(part.start))) == "[2024-01-01, 2024-01-02)"

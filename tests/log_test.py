@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
-from oncelake.identity import Marker, Whole, app_id, marker
-from oncelake.intervals import Grid, Interval
+from oncelake.identity import Marker, Whole, app_id, asked_id, marker
+from oncelake.intervals import Grid, Interval, joined
 from oncelake.lake.log import find_log, read_log
 
 TABLE = "silver.orders"
@@ -420,8 +420,17 @@ def test_done_intervals_are_those_of_one_pipeline_and_target(written):
         f"once/orders/{TABLE}/nonsense",
     ]
     written.first(*(txn(app) for app in ours + others))
-    found = written.read().done_intervals("orders", TABLE)
-    assert found == [Interval(days[0].start, days[1].end), days[3]]
+    found = written.read().layers("orders", TABLE)
+    assert [(layer.interval, layer.height) for layer in found] == [(days[0], 1), (days[1], 1), (days[3], 1)]
+    assert joined(found) == [Interval(days[0].start, days[1].end), days[3]]
+
+
+def test_what_was_asked_for_again_is_told_apart_from_what_is_done(written):
+    day = Grid("day").cell(datetime(2024, 1, 1, tzinfo=UTC))
+    written.first(txn(app_id("orders", TABLE, day), 1), txn(asked_id("orders", TABLE, day), 2))
+    log = written.read()
+    assert [(layer.interval, layer.height) for layer in log.layers("orders", TABLE)] == [(day, 1)]
+    assert [(layer.interval, layer.height) for layer in log.layers("orders", TABLE, asked=True)] == [(day, 2)]
 
 
 def test_the_time_a_pipeline_last_wrote(written):

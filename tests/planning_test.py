@@ -7,8 +7,8 @@ import pytest
 
 from oncelake.errors import BadRange, UnknownPipeline
 from oncelake.graph import ordered
-from oncelake.identity import Whole, app_id, parse_app_id
-from oncelake.intervals import Interval, instant_text, merge
+from oncelake.identity import ASKED, Whole, app_id
+from oncelake.intervals import Grid, Interval, Layer, instant_text, topmost
 from oncelake.patterns import append, overwrite, replace_interval
 from oncelake.pipelines import Schedule, build
 from oncelake.planning import Known, make_plan
@@ -39,9 +39,10 @@ class MemoryLog:
     def commit(self, marked):
         return self.commits.get(marked)
 
-    def done_intervals(self, pipeline, target):
-        parsed = (parse_app_id(marked) for marked in self.markers)
-        return merge(found[2] for found in parsed if found[:2] == (pipeline, target) and isinstance(found[2], Interval))
+    def layers(self, pipeline, target, asked=False):
+        start = app_id(pipeline, target, Whole()).removesuffix("whole") + (ASKED if asked else "")
+        spans = {m: m.removeprefix(start).partition("..") for m in self.markers if m.startswith(start)}
+        return topmost(Layer(s[0], s[2], self.markers[m], m) for m, s in spans.items() if s[0][:1].isdigit())
 
     def add(self, marker, pins=None):
         self.markers[marker.app_id] = marker.version
@@ -86,7 +87,9 @@ def actions(plan):
 
 
 def starts(plan, action="run"):
-    return [instant_text(i.work.interval.start)[:10] for i in plan.works if i.action == action]
+    """The days that are planned, whether or not they are written together."""
+    spans = [item.work.interval for item in plan.works if item.action == action]
+    return [instant_text(cell.start)[:10] for span in spans for cell in Grid("day").cells(span.start, span.end)]
 
 
 def refused(*pipelines, **asked):
@@ -104,7 +107,7 @@ def test_everything_due_is_every_interval_that_is_over_oldest_first():
     plan = plan_of(daily())
     assert starts(plan) == DAYS
     assert [(scope.intervals, str(scope.span)) for scope in plan.pipelines] == [(4, "[2024-01-01, 2024-01-05)")]
-    assert len(plan.to_do) == 4
+    assert len(plan.to_do) == 1
 
 
 def test_an_interval_is_due_the_moment_it_is_over():
@@ -274,7 +277,7 @@ def test_a_cell_is_done_by_the_smaller_ones_in_it():
         Interval(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, 12, tzinfo=UTC)),
         Interval(datetime(2024, 1, 1, 12, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)),
     ]
-    assert starts(plan_of(orders, logs={"silver": done(orders, *halves)}), "skip") == DAYS[:1]
+    assert starts(plan_of(orders, logs={"silver": done(orders, *halves)})) == DAYS[1:]
 
 
 def test_what_another_pipeline_did_to_the_table_is_not_ours():
@@ -310,12 +313,8 @@ def test_planning_changes_nothing_and_gives_the_same_plan_twice():
 def test_an_older_reload_counts_as_done_when_a_newer_one_is_in_place():
     reload = daily(writes=overwrite("silver"))
     plan = plan_of(reload, logs={"silver": done(reload, day(DAYS[2]), generation=2)})
-    assert [(item.action, item.work.generation) for item in plan.works] == [
-        ("skip", 1),
-        ("skip", 1),
-        ("skip", 2),
-        ("run", 1),
-    ]
+    assert [(item.action, item.work.generation) for item in plan.works] == [("skip", 1), ("skip", 2), ("run", 1)]
+    assert starts(plan, "skip") == DAYS[:3]
 
 
 # Pipelines without intervals
@@ -449,5 +448,7 @@ def test_a_plan_is_one_document():
         "end": "2024-01-03T00:00:00Z",
         "generation": 1,
         "action": "run",
-        "why": document["works"][1]["why"],
+        "why": "not done yet",
+        "cause": "missing",
+        "estimated_rows": None,
     }

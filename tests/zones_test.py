@@ -3,7 +3,7 @@
 import json
 
 import oncelake as once
-from lakes import ids, make_project, settings_of
+from lakes import ids, make_project, rows, settings_of
 
 PIPELINE = """
 import oncelake as once
@@ -25,26 +25,35 @@ LANDED = {
 
 def berlin(root, spark, time):
     make_project(root, PIPELINE.replace("TIME", repr(time)))
-    for day, rows in LANDED.items():
+    for day, landed in LANDED.items():
         folder = root / "landing" / day
         folder.mkdir(parents=True)
-        (folder / "rows.json").write_text("".join(json.dumps({"id": i, "at": at}) + "\n" for i, at in rows))
+        (folder / "rows.json").write_text("".join(json.dumps({"id": i, "at": at}) + "\n" for i, at in landed))
     return once.open(root, spark=spark)
 
 
 def test_a_day_of_23_hours_holds_exactly_its_rows(tmp_path, spark):
     for time in ("at", "day"):
         root = tmp_path / time
-        report = berlin(root, spark, time).run("orders", start="2024-03-30", end="2024-04-02")
-        assert [(w.outcome, w.rows.written) for w in report.works] == [
+        project = berlin(root, spark, time)
+        days = [project.run("orders", date=f"2024-03-{day}") for day in (30, 31)]
+        assert [(day.works[0].outcome, day.works[0].rows.written) for day in days] == [
             ("committed", 2),
             ("committed", 3),
-            ("committed", 1),
         ]
-        assert str(report.works[1].work.slice) == "[2024-03-31, 2024-04-01) Europe/Berlin"
-        assert report.document()["works"][1]["start"] == "2024-03-30T23:00:00Z"
-        assert report.document()["works"][1]["end"] == "2024-03-31T22:00:00Z"
+        assert str(days[1].works[0].work.slice) == "[2024-03-31, 2024-04-01) Europe/Berlin"
+        assert days[1].document()["works"][0]["start"] == "2024-03-30T23:00:00Z"
+        assert days[1].document()["works"][0]["end"] == "2024-03-31T22:00:00Z"
+        assert project.run("orders", date="2024-04-01").works[0].rows.written == 1
         assert ids(root) == [1, 2, 3, 4, 5, 6]
+        assert (
+            berlin(tmp_path / f"{time} together", spark, time)
+            .run("orders", start="2024-03-30", end="2024-04-02")
+            .works[0]
+            .rows.written
+            == 6
+        )
+        assert rows(tmp_path / f"{time} together") == rows(root)
 
 
 def test_the_users_session_keeps_its_settings_and_its_zone(tmp_path, spark):

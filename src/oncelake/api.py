@@ -4,31 +4,49 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from copy import copy
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from oncelake.contracts import Log, Reading, Watcher
-from oncelake.errors import Lost, OncelakeError, UnknownTarget
-from oncelake.identity import Whole
+from oncelake.contracts import Log, Watcher
+from oncelake.errors import Lost, UnknownTarget
+from oncelake.intervals import Interval, parse_interval
 from oncelake.lake.address import Address
 from oncelake.lake.log import TableLog, find_log, read_log
 from oncelake.patterns import PATTERNS
 from oncelake.pipelines import Pipeline
-from oncelake.planning import Known, choose, make_plan
+from oncelake.planning import choose, make_plan
 from oncelake.project import load_project
-from oncelake.reporting import Change, Standing, change_of, standing_of
+from oncelake.reporting import Change, Seen, Standing, change_of, standing_of
+from oncelake.scopes import scope_of
 from oncelake.settings import guess
 from oncelake.sources import SOURCES
-from oncelake.work import Plan, Report, Request
+from oncelake.surveying import survey
+from oncelake.work import ASKED, FAILED_BEFORE, STALE, Plan, Report, Request
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from oncelake.attempts import Ring
     from oncelake.keyed.duplicates import Repair
     from oncelake.lake.fingerprint import Differences, Fingerprint
+    from oncelake.restating import Ask
+    from oncelake.restoring import Restore
+
+
+class Asked(TypedDict, total=False):
+    """What may be asked of a plan beside the names of pipelines."""
+
+    date: str | None
+    start: str | None
+    end: str | None
+    now: datetime | None
+    failed: bool
+    stale: bool
+    newest_first: bool
+    limit: int | None
 
 
 class Silent:
@@ -59,49 +77,79 @@ class Project:
         self.address = Address(self.settings.lake, str(self.settings.root))
         self._spark = spark
 
-    def plan(
-        self,
-        *names: str,
-        date: str | None = None,
-        start: str | None = None,
-        end: str | None = None,
-        now: datetime | None = None,
-    ) -> Plan:
+    def plan(self, *names: str, **asked: Unpack[Asked]) -> Plan:
         """What `run` would do, and why. `end` is exclusive."""
-        request = Request(now or datetime.now(UTC), names, _text(date), _text(start), _text(end))
-        return make_plan(self.pipelines, self._known(names), request)
+        request = _request(names, asked)
+        failed = self._failed() if asked.get("failed") else {}
+        known = survey(self.pipelines, choose(self.pipelines, names), self.address, request, failed)
+        return make_plan(self.pipelines, known, request)
 
-    def run(
-        self,
-        *names: str,
-        date: str | None = None,
-        start: str | None = None,
-        end: str | None = None,
-        now: datetime | None = None,
-        watcher: Watcher | None = None,
-    ) -> Report:
+    def run(self, *names: str, watcher: Watcher | None = None, **asked: Unpack[Asked]) -> Report:
         """Do what is due (or the date, or the range) and is not done. Works that fail are reported, not raised."""
-        return self.carry_out(self.plan(*names, date=date, start=start, end=end, now=now), watcher)
+        return self.carry_out(self.plan(*names, **asked), watcher)
+
+    def restatement(self, name: str, *, downstream: bool = False, **asked: Unpack[Asked]) -> list[Ask]:
+        """What `restate` would do again, and in which generation."""
+        from oncelake.restating import asks, downstream_of, refuse_never_done
+
+        (pipeline,) = choose(self.pipelines, [name])
+        span = scope_of(pipeline, _request((name,), asked))[0].span
+        found = asks(pipeline, span, self._logs(pipeline))
+        refuse_never_done(pipeline, span, found)
+        for other, reached in downstream_of(name, span, self.pipelines) if downstream else ():
+            found += asks(other, reached, self._logs(other)) if other.grid is not None else []
+        return found
+
+    def downstream(self, name: str) -> list[str]:
+        """The pipelines that read what one writes, and what reads theirs."""
+        from oncelake.restating import downstream_of
+
+        choose(self.pipelines, [name])
+        return [pipeline.name for pipeline, _ in downstream_of(name, None, self.pipelines)]
+
+    def restate(
+        self, name: str, *, downstream: bool = False, watcher: Watcher | None = None, **asked: Unpack[Asked]
+    ) -> Report:
+        """Do again what is done, in the next generation; with `downstream` also what was made from it."""
+        from oncelake.restating import ask
+        from oncelake.running import carry_out
+
+        found = self.restatement(name, downstream=downstream, **asked)
+        ring = self._ring(watcher or Silent())
+        for each in found:
+            if not each.pending:
+                ask(each, ring)
+        names = [name, *(self.downstream(name) if downstream else ())]
+        request = replace(_request(tuple(names), {"now": asked["now"]} if "now" in asked else {}), only=ASKED)
+        known = survey(self.pipelines, choose(self.pipelines, names), self.address, request, {})
+        return carry_out(make_plan(self.pipelines, known, request), self.pipelines, ring)
 
     def carry_out(self, plan: Plan, watcher: Watcher | None = None) -> Report:
         """Do what a plan says. Works that fail are reported, not raised."""
-        from oncelake.lake.ledger import DeltaLedger
-        from oncelake.running import Ring, carry_out
+        from oncelake.running import carry_out
 
         watcher = watcher or Silent()
         if self.address.one_driver_only and plan.to_do:
             watcher.warn(f"{self.address.lake}: Delta's log store for S3 keeps only one driver safe; run one at a time")
+        return carry_out(plan, self.pipelines, self._ring(watcher))
+
+    def _ring(self, watcher: Watcher) -> Ring:
+        from oncelake.attempts import Ring
+        from oncelake.lake.ledger import DeltaLedger
+
         ledger = DeltaLedger(self.address, watcher.warn)
-        return carry_out(
-            plan, self.pipelines, Ring(self.address, self.session, ledger, watcher, self.settings.patience)
-        )
+        return Ring(self.address, self.session, ledger, watcher, self.settings.patience)
 
     def status(self, *names: str, now: datetime | None = None) -> list[Standing]:
         """Where every target of the pipelines stands."""
-        now = now or datetime.now(UTC)
+        from oncelake.lake.lock import holders
+
+        request = Request(now or datetime.now(UTC), names)
         chosen = choose(self.pipelines, names)
+        known = survey(self.pipelines, chosen, self.address, request, {})
+        seen = Seen(holders(self.address.lake), self._failures(), known.stale)
         return [
-            standing_of(pipeline, pattern, self._log(pattern.target), now)
+            standing_of(pipeline, pattern, self._log(pattern.target), seen, request.now)
             for pipeline in chosen
             for pattern in pipeline.writes
         ]
@@ -129,6 +177,23 @@ class Project:
             again = f"oncelake repair {target} --keys {','.join(keys)}"
             raise Lost(target=target, holder=busy.holder, again=again) from busy
 
+    def restore(self, target: str, to: int, dry_run: bool = False) -> Restore:
+        """Go back to an older version of a table, knowingly: what that undoes is to be done again."""
+        from oncelake.lake.lock import Busy, table_lock
+        from oncelake.restoring import carry_out_restore, plan_restore
+
+        path = self.address.table(target)
+        try:
+            with table_lock(self.address.lake, target, self.settings.patience, lambda: False, f"restore to {to}"):
+                planned = plan_restore(read_log(target, path), to, self.pipelines)
+                if dry_run:
+                    return planned
+                carry_out_restore(planned, path)
+                return replace(planned, version=read_log(target, path).version)
+        except Busy as busy:
+            again = f"oncelake restore {target} --to {to}"
+            raise Lost(target=target, holder=busy.holder, again=again) from busy
+
     def ledger(self) -> list[dict[str, Any]]:
         """Every attempt there was, oldest first, as far as the ledger knows."""
         from oncelake.lake.ledger import DeltaLedger
@@ -151,24 +216,24 @@ class Project:
             self._spark = open_session(self.settings.spark)
         return self._spark
 
-    def _known(self, names: tuple[str, ...]) -> Known:
-        logs: dict[str, Log | None] = {}
-        chosen = choose(self.pipelines, names)
-        wanted = {table for pipeline in chosen for table in pipeline.writes_tables | pipeline.reads_tables}
-        owned = {table for pipeline in self.pipelines.values() for table in pipeline.writes_tables}
-        for table in wanted & owned:
-            logs[table] = self._log(table)
-        return Known(logs, {p.name: self._pins(p) for p in chosen if p.grid is None})
+    def _logs(self, pipeline: Pipeline) -> dict[str, Log | None]:
+        return {table: self._log(table) for table in pipeline.writes_tables}
+
+    def _failures(self) -> list[dict[str, Any]]:
+        from oncelake.lake.ledger import DeltaLedger
+
+        return DeltaLedger(self.address, Silent().warn).failures()
+
+    def _failed(self) -> dict[str, list[Interval]]:
+        """What failed when it was last tried, as time by pipeline."""
+        failed: dict[str, list[Interval]] = {}
+        for entry in self._failures():
+            if entry["start"]:
+                failed.setdefault(entry["pipeline"], []).append(parse_interval(f"{entry['start']}..{entry['end']}"))
+        return failed
 
     def _log(self, table: str) -> TableLog | None:
         return find_log(table, self.address.table(table))
-
-    def _pins(self, pipeline: Pipeline) -> Mapping[str, Any] | None:
-        """What a pipeline without intervals would read now; None if something of it is missing, which the run will say."""
-        reading = Reading(pipeline.name, Whole(), None, self.address, pipeline.where)
-        with suppress(OncelakeError):
-            return {name: dict(source.pin(reading)) for name, source in pipeline.reads.items()}
-        return None
 
 
 def open(  # noqa: A001  once.open("project") is how it reads
@@ -230,3 +295,10 @@ def _frame(content: DataFrame | str | Path) -> DataFrame:
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
+
+
+def _request(names: tuple[str, ...], asked: Asked) -> Request:
+    only = FAILED_BEFORE if asked.get("failed") else STALE if asked.get("stale") else None
+    start, end, date = (_text(asked.get(key)) for key in ("start", "end", "date"))
+    order = asked.get("newest_first", False)
+    return Request(asked.get("now") or datetime.now(UTC), names, date, start, end, only, order, asked.get("limit"))

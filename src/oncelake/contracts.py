@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from oncelake.identity import Marker, Slice
-from oncelake.intervals import Grid, Interval
-from oncelake.work import Commit, Outcome, Plan, Work
+from oncelake.intervals import Grid, Interval, Layer
+from oncelake.work import Commit, Outcome, Plan, Weight, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Pins = Mapping[str, Any]
+Read = Callable[[Slice], "DataFrame"]
 
 
 class Place(Protocol):
@@ -41,6 +42,18 @@ class Reading:
     where: str
 
 
+class Sight(Protocol):
+    """What a source shows of itself at a moment, without being read."""
+
+    def weigh(self, interval: Interval) -> Weight:
+        """How much there is to read for an interval, as far as that is known."""
+        ...
+
+    def changed(self, interval: Interval, pins: Pins) -> str | None:
+        """What changed for an interval since the pins; None if nothing did, as far as that can be told."""
+        ...
+
+
 class Source(Protocol):
     """Something a pipeline reads, repeatably."""
 
@@ -54,6 +67,11 @@ class Source(Protocol):
         """Whether what it reads depends on the interval."""
         ...
 
+    @property
+    def time(self) -> str | None:
+        """The column that says to which interval a row belongs, if a column does."""
+        ...
+
     def problem(self, grid: Grid | None) -> str | None:
         """What is wrong with this declaration in a pipeline on that grid, or None."""
         ...
@@ -62,8 +80,12 @@ class Source(Protocol):
         """The exact versions of what would be read now. Needs no JVM."""
         ...
 
-    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> DataFrame:
-        """The frame, as of the pins."""
+    def look(self, reading: Reading) -> Sight:
+        """What can be told of it now without reading it. Needs no JVM."""
+        ...
+
+    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
+        """What gives the frame of the slice, or of a part of it, as of the pins; what they share is done once."""
         ...
 
 
@@ -135,8 +157,8 @@ class Pattern(Protocol):
         """The identity its commit carries."""
         ...
 
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:
-        """The intervals since the start that the log says are done."""
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Layer]:
+        """The time since the start that the log says is done, and up to which generation."""
         ...
 
     def notes(self, log: Log | None) -> tuple[str, ...]:
@@ -145,6 +167,15 @@ class Pattern(Protocol):
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """Write the frame in one commit that carries the stamp, or raise and write nothing."""
+        ...
+
+
+@runtime_checkable
+class Ranged(Protocol):
+    """A pattern that may set neighbouring intervals in one commit, because it knows which rows belong to each."""
+
+    def timed(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:
+        """The column of the frame, and its type, that says to which interval a row belongs."""
         ...
 
 
@@ -215,6 +246,6 @@ class Log(Protocol):
         """The newest commit with that app id, if the log still has it."""
         ...
 
-    def done_intervals(self, pipeline: str, target: str) -> list[Interval]:
-        """The intervals a pipeline has done."""
+    def layers(self, pipeline: str, target: str, asked: bool = False) -> list[Layer]:
+        """The time a pipeline has done here, or was asked to do again."""
         ...

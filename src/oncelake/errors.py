@@ -11,6 +11,8 @@
     │   ├── UnknownPipeline         no pipeline of that name
     │   ├── UnknownTarget           no pipeline writes that table
     │   ├── BadRange                a date or range that cannot be meant
+    │   ├── BadVersion              a version that a table has not got
+    │   ├── NeverDone               a restatement of what was never done
     │   └── NotEmpty                init would write over something
     ├── WorkFailed                  exit 1: this work was not written
     │   ├── SourceMissing           the files of an interval are not there
@@ -152,6 +154,22 @@ class BadRange(Misuse):
     code = "bad_range"
     says = "{problem}"
     hint = "{next}"
+
+
+class BadVersion(Misuse):
+    """A version that a table has not got."""
+
+    code = "bad_version"
+    says = "{target} has no version {version}; its newest is {newest}"
+    hint = "oncelake history {target}"
+
+
+class NeverDone(Misuse):
+    """A restatement of what was never done."""
+
+    code = "never_done"
+    says = "nothing of {slice} of {pipeline} was ever done, so there is nothing to restate"
+    hint = "oncelake plan {pipeline}"
 
 
 class NotEmpty(Misuse):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
-from oncelake.contracts import Pattern
+from oncelake.contracts import Pattern, Source
 from oncelake.errors import CyclicPipelines, DuplicatePipeline, OwnedTwice
 from oncelake.pipelines import Pipeline
 from oncelake.shares import disjoint
@@ -54,3 +54,49 @@ def _check_ownership(pipelines: Iterable[Pipeline]) -> None:
 
 def _owner(pipeline: Pipeline) -> str:
     return f"{pipeline.name} ({pipeline.where})"
+
+
+def edges(pipelines: Mapping[str, Pipeline]) -> list[tuple[str, str]]:
+    """What is read and written: from tables and files to pipelines, and from pipelines to tables."""
+    found: list[tuple[str, str]] = []
+    for pipeline in pipelines.values():
+        found += [(name, pipeline.name) for source in pipeline.reads.values() for name in _read(source)]
+        found += [(pipeline.name, pattern.target) for pattern in pipeline.writes]
+    return found
+
+
+def as_text(pipelines: Mapping[str, Pipeline]) -> str:
+    """A line for every pipeline, upstream first: what it reads, how often it runs, and what it writes by which pattern."""
+    lines = []
+    for pipeline in pipelines.values():
+        reads = ", ".join(name for source in pipeline.reads.values() for name in _read(source))
+        writes = ", ".join(f"{pattern.target} ({pattern.kind})" for pattern in pipeline.writes)
+        every = f"every {pipeline.grid.every}" if pipeline.grid else "when its inputs change"
+        lines.append(f"{reads} → {pipeline.name} ({every}) → {writes}")
+    return "\n".join(lines)
+
+
+def as_mermaid(pipelines: Mapping[str, Pipeline]) -> str:
+    """A flowchart: tables and files are boxes, pipelines have round ends."""
+    reads = [name for pipeline in pipelines.values() for source in pipeline.reads.values() for name in _read(source)]
+    boxes = dict.fromkeys([*reads, *(pattern.target for p in pipelines.values() for pattern in p.writes)])
+    # A table may be called like a pipeline: they are told apart by what they are.
+    numbers = {("", name): f"t{number}" for number, name in enumerate(boxes)}
+    numbers |= {("pipeline", name): f"p{number}" for number, name in enumerate(pipelines)}
+    lines = [f'    {numbers["", name]}["{_escaped(name)}"]' for name in boxes]
+    lines += [f'    {numbers["pipeline", name]}(["{_escaped(name)}"])' for name in pipelines]
+    for pipeline in pipelines.values():
+        mine = numbers["pipeline", pipeline.name]
+        read = [name for source in pipeline.reads.values() for name in _read(source)]
+        lines += [f"    {numbers['', name]} --> {mine}" for name in read]
+        lines += [f"    {mine} -->|{pattern.kind}| {numbers['', pattern.target]}" for pattern in pipeline.writes]
+    return "\n".join(["flowchart LR", *lines])
+
+
+def _read(source: Source) -> list[str]:
+    """The tables a source reads, or what else it is known by."""
+    return list(source.tables) or [str(getattr(source, "path", source))]
+
+
+def _escaped(text: str) -> str:
+    return text.replace('"', "#quot;")

@@ -11,6 +11,8 @@ from urllib.parse import quote, unquote
 from oncelake.intervals import Interval, parse_interval
 
 PREFIX = "once"
+# Before the slice in the app id of a restatement that was asked for: whoever runs next does what is left of it.
+ASKED = "restate "
 # Everything else is percent-encoded, above all "/" and "%": no two works ever share a marker.
 _SAFE = " :+,=@()"
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)
@@ -77,6 +79,12 @@ def _quoted(part: str) -> str:
     return quote(part, safe=_SAFE)
 
 
+def asked_id(pipeline: str, target: str, slice_: Slice) -> str:
+    """The `txnAppId` that says up to which generation a slice was asked to be done."""
+    done = app_id(pipeline, target, slice_)
+    return f"{done[: done.rindex('/') + 1]}{ASKED}{done[done.rindex('/') + 1 :]}"
+
+
 def parse_app_id(text: str) -> tuple[str, str, Slice] | None:
     """Pipeline, target and slice of one of our app ids; None for anybody else's."""
     parts = text.split("/")
@@ -111,12 +119,9 @@ def newest_reload(recorded: int) -> datetime | None:
     return _YEAR_ONE + timedelta(seconds=seconds) if seconds else None
 
 
-def generation_of(wanted: Marker, recorded: int) -> int | None:
-    """The generation a recorded version stands for; None if it is that of a later interval's reload."""
-    if wanted.version < _RANKS_PER_INSTANT:
-        return recorded
-    rank, generation = divmod(recorded, _RANKS_PER_INSTANT)
-    return generation if rank == wanted.version // _RANKS_PER_INSTANT else None
+def reload_generation(recorded: int) -> int:
+    """The generation of the interval whose reload was recorded last."""
+    return recorded % _RANKS_PER_INSTANT
 
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f/\\*?{}\[\]:%#]")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import calendar
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
+from heapq import heappop, heappush
+from itertools import pairwise
+from typing import NamedTuple, Protocol, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 EVERY = ("hour", "day", "week", "month")
 HOUR = timedelta(hours=1)
+_LENGTH = re.compile(r"(\d+) (hour|day|week)s?")
 
 
 @dataclass(frozen=True, order=True)
@@ -63,24 +68,119 @@ class Interval:
 
 def instant_text(instant: datetime) -> str:
     """An instant as `2024-03-15T00:00:00Z`."""
-    return instant.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
+    return (instant if instant.tzinfo is UTC else instant.astimezone(UTC)).isoformat()[: -len("+00:00")] + "Z"
 
 
-def parse_interval(text: str) -> Interval:
+def parse_interval(text: str, zone: str = "UTC") -> Interval:
     """The interval that `Interval.text` wrote."""
     start, end = text.split("..")
-    return Interval(datetime.fromisoformat(start), datetime.fromisoformat(end))
+    return Interval(datetime.fromisoformat(start), datetime.fromisoformat(end), zone)
 
 
-def merge_texts(texts: Iterable[str]) -> list[Interval]:
-    """The intervals that `Interval.text` wrote, merged. Their spelling sorts as time does, so only the result is parsed."""
-    merged: list[list[str]] = []
-    for start, end in sorted(text.split("..") for text in texts):
-        if merged and start <= merged[-1][1]:
-            merged[-1][1] = max(merged[-1][1], end)
+def parse_length(text: object) -> timedelta:
+    """A length of time, like "90 days"."""
+    found = _LENGTH.fullmatch(text) if isinstance(text, str) else None
+    if found is None or not int(found[1]):
+        raise ValueError(f'it is a length of time like "90 days", not {text!r}')
+    return timedelta(**{f"{found[2]}s": int(found[1])})
+
+
+class Layer(NamedTuple):
+    """A named stretch of time and its height, spelled as `Interval.text` does: the spelling sorts as time does."""
+
+    start: str
+    end: str
+    height: int
+    name: str
+
+    @property
+    def interval(self) -> Interval:
+        """The stretch itself."""
+        return parse_interval(f"{self.start}..{self.end}")
+
+
+def topmost(layers: Iterable[Layer]) -> list[Layer]:
+    """Of layers that lie over each other the highest part everywhere, in the order of time."""
+    ordered = sorted(layers)
+    if all(one.end <= other.start for one, other in pairwise(ordered)):
+        return ordered
+    found: list[Layer] = []
+    begun: list[tuple[int, str, Layer]] = []
+    position = 0
+    for start, end in pairwise(sorted({edge for layer in ordered for edge in layer[:2]})):
+        while position < len(ordered) and ordered[position].start <= start:
+            heappush(begun, (-ordered[position].height, ordered[position].name, ordered[position]))
+            position += 1
+        while begun and begun[0][-1].end <= start:
+            heappop(begun)
+        if not begun:
+            continue
+        top = begun[0][-1]
+        if found and found[-1].end == start and found[-1].name == top.name:
+            found[-1] = found[-1]._replace(end=end)
         else:
-            merged.append([start, end])
-    return [parse_interval(f"{start}..{end}") for start, end in merged]
+            found.append(top._replace(start=start, end=end))
+    return found
+
+
+def joined(layers: Iterable[Layer]) -> list[Interval]:
+    """Layers in the order of time as few intervals; only what is left is parsed."""
+    spans: list[list[str]] = []
+    for layer in layers:
+        if spans and layer.start <= spans[-1][1]:
+            spans[-1][1] = max(spans[-1][1], layer.end)
+        else:
+            spans.append([layer.start, layer.end])
+    return [parse_interval("..".join(span)) for span in spans]
+
+
+class Stretch(Protocol):
+    """Anything that has a start and an end, spelled as `Interval.text` does."""
+
+    @property
+    def start(self) -> str:
+        """Where it begins."""
+        ...
+
+    @property
+    def end(self) -> str:
+        """Where it ends, exclusive."""
+        ...
+
+
+S = TypeVar("S", bound=Stretch)
+
+
+def clipped(layers: Iterable[Layer], span: Interval) -> list[Layer]:
+    """The parts of layers that lie in a span."""
+    start, end = instant_text(span.start), instant_text(span.end)
+    inside = (layer for layer in layers if layer.start < end and start < layer.end)
+    return [
+        layer
+        if start <= layer.start and layer.end <= end
+        else layer._replace(start=max(start, layer.start), end=min(end, layer.end))
+        for layer in inside
+    ]
+
+
+def overlaid(*rows: Sequence[S]) -> Iterator[tuple[str, str, tuple[S | None, ...]]]:
+    """Time cut wherever one of some rows of disjoint stretches changes, and what each row has there."""
+    if sum(map(bool, rows)) == 1:
+        # Most often there is one row that changes, and it may be long.
+        (number,) = (number for number, row in enumerate(rows) if row)
+        yield from ((s.start, s.end, tuple(s if n == number else None for n in range(len(rows)))) for s in rows[number])
+        return
+    positions = [0] * len(rows)
+    edges = sorted({edge for row in rows for stretch in row for edge in (stretch.start, stretch.end)})
+    for start, end in pairwise(edges):
+        found: list[S | None] = []
+        for number, row in enumerate(rows):
+            while positions[number] < len(row) and row[positions[number]].end <= start:
+                positions[number] += 1
+            stretch = row[positions[number]] if positions[number] < len(row) else None
+            found.append(stretch if stretch is not None and stretch.start <= start else None)
+        if any(stretch is not None for stretch in found):
+            yield start, end, tuple(found)
 
 
 @dataclass(frozen=True)
@@ -150,6 +250,28 @@ class Grid:
         if self.every == "month":
             return (last.year - first.year) * 12 + last.month - first.month
         return (last - first).days // (7 if self.every == "week" else 1)
+
+    def step(self, start: datetime, cells: int) -> datetime:
+        """The grid line so many cells after another."""
+        if self.every == "hour":
+            return start + cells * HOUR
+        day = start.astimezone(self._zone).date()
+        try:
+            if self.every == "month":
+                months = day.year * 12 + day.month - 1 + cells
+                day = date(months // 12, months % 12 + 1, 1)
+            else:
+                day += timedelta(days=cells * (7 if self.every == "week" else 1))
+            # A day that a zone skipped begins where the next one does.
+            return max(self._midnight(day), start)
+        except (ValueError, OverflowError):
+            return datetime.max.replace(tzinfo=UTC)
+
+    def around(self, interval: Interval) -> Interval:
+        """The cells that an interval touches, as one."""
+        last = self.floor(interval.end)
+        end = last if last == interval.end else self.after(last)
+        return Interval(self.floor(interval.start), end, self.zone)
 
     def holds(self, instant: datetime) -> bool:
         """Whether the instant is a grid line."""

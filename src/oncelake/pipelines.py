@@ -7,15 +7,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from oncelake.caller import shown
 from oncelake.contracts import Pattern, Source
 from oncelake.errors import BadDeclaration
-from oncelake.intervals import Grid
+from oncelake.intervals import Grid, parse_length
 
 _declared: ContextVar[list[Pipeline] | None] = ContextVar("declared", default=None)
+
+_LONGEST = {
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "week": timedelta(days=7),
+    "month": timedelta(days=31),
+}
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,8 @@ class Pipeline:
     start: datetime | None
     where: str
     takes_interval: bool = False
+    together: bool = True
+    lookback: timedelta | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the user's function, as if it had never been decorated."""
@@ -61,7 +70,7 @@ def collecting() -> Iterator[list[Pipeline]]:
         _declared.reset(token)
 
 
-def pipeline(
+def pipeline(  # noqa: PLR0913  every word of it is a choice of the user's
     *,
     reads: Source | Mapping[str, Source],
     writes: Pattern | Iterable[Pattern],
@@ -69,6 +78,9 @@ def pipeline(
     start: str | date | None = None,
     zone: str = "UTC",
     name: str | None = None,
+    together: bool = True,
+    late: str | None = None,
+    lookback: str | int | None = None,
 ) -> Callable[[Callable[..., Any]], Pipeline]:
     """Declare a pipeline. Nothing is read, written or started here.
 
@@ -76,10 +88,16 @@ def pipeline(
     the whole, and runs again when the versions of its inputs changed. Several sources are a dict and reach the function
     by parameter name; a parameter named `interval` receives the interval. Several targets are a list of patterns, and
     the function then returns a dict of frames by target.
+
+    Neighbouring intervals are written in one commit where the pattern allows it, each computed by itself; with
+    `together=False` every interval has a commit of its own. Rows that come for an interval that is done make it stale,
+    which is shown; with `late="restate"` they are redone by `run`, those of the last `lookback` before the end of what is
+    run: a length of time like "7 days", or a number of intervals; without it all.
     """
 
     def declare(function: Callable[..., Any]) -> Pipeline:
-        declared = build(function, reads, writes, Schedule(every, start, zone), name=name, where=location(function))
+        schedule = Schedule(every, start, zone, together, late, lookback)
+        declared = build(function, reads, writes, schedule, name=name, where=location(function))
         found = _declared.get()
         if found is not None:
             found.append(declared)
@@ -95,6 +113,9 @@ class Schedule:
     every: str | None
     start: str | date | None
     zone: str
+    together: bool = True
+    late: str | None = None
+    lookback: str | int | None = None
 
 
 def build(
@@ -114,12 +135,14 @@ def build(
         raise BadDeclaration(where=where, problem=f"{name!r} is no name for a pipeline")
     try:
         grid, begins = _grid(schedule)
+        lookback = _lookback(schedule)
         patterns = _patterns(writes)
         sources, takes_interval = _bind(function, reads)
         _check(grid, sources, patterns)
     except (ValueError, TypeError) as error:
         raise BadDeclaration(where=where, problem=f"pipeline {name}: {error}") from error
-    return Pipeline(name, function, sources, patterns, grid, begins, where, takes_interval)
+    together = schedule.together
+    return Pipeline(name, function, sources, patterns, grid, begins, where, takes_interval, together, lookback)
 
 
 def location(function: Callable[..., Any]) -> str:
@@ -142,6 +165,23 @@ def _grid(schedule: Schedule) -> tuple[Grid | None, datetime | None]:
     if not grid.holds(start):
         raise ValueError(f"start={schedule.start} is off the grid of every {grid.every}: {grid.cell(start)} holds it")
     return grid, start
+
+
+def _lookback(schedule: Schedule) -> timedelta | None:
+    """How far back late rows are taken up by themselves; None if they are only shown."""
+    if schedule.late not in (None, "show", "restate"):
+        raise ValueError(f'late={schedule.late!r} is neither "show" nor "restate"')
+    if schedule.late != "restate":
+        if schedule.lookback is not None:
+            raise ValueError('lookback= says how far back late="restate" goes, which is not given')
+        return None
+    if schedule.every is None:
+        raise ValueError('late="restate" needs every=')
+    if schedule.lookback is None:
+        return timedelta.max
+    if isinstance(schedule.lookback, int) and schedule.lookback > 0:
+        return schedule.lookback * _LONGEST[schedule.every]
+    return parse_length(schedule.lookback)
 
 
 def _patterns(writes: Pattern | Iterable[Pattern]) -> tuple[Pattern, ...]:

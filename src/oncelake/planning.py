@@ -2,38 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from oncelake.contracts import Log, Pattern
+from oncelake.contracts import Log, Pattern, Ranged
 from oncelake.errors import BadRange, UnknownPipeline
-from oncelake.identity import Slice, Whole, generation_of
-from oncelake.intervals import Grid, Interval, covers, instant_text, missing
+from oncelake.fates import Fate, Stale, fates
+from oncelake.identity import Marker, Slice, Whole, asked_id
+from oncelake.intervals import Grid, Interval, joined, merge, overlaid, parse_interval, subtract
 from oncelake.pipelines import Pipeline
+from oncelake.scopes import scope_of
 from oncelake.settings import guess
-from oncelake.work import Plan, Planned, Request, Scope, Work
+from oncelake.work import ASKED, DONE, FAILED_BEFORE, STALE, Plan, Planned, Request, Scope, Weight, Work
+
+_UNKNOWN = Weight()
+# A commit for a range takes at most so much of its sources, and so many intervals.
+CHUNK_BYTES, CHUNK_CELLS = 512 * 1024 * 1024, 400
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of the lake: the log of every target there is, and what pipelines without intervals read now."""
+    """What is known of the lake: the log of every target there is, and what pipelines without intervals read now.
+
+    And how much the sources of a pipeline hold for an interval, whether what is done is stale, as far as that can be told
+    without reading them; and what failed when it was last tried.
+    """
 
     logs: Mapping[str, Log | None]
     pins: Mapping[str, Mapping[str, Any] | None]
+    weigh: Callable[[Pipeline, Interval], Weight] = lambda *_: Weight()
+    stale: Stale = lambda *_: None
+    failed: Mapping[str, list[Interval]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything a plan is made from."""
+
+    pipelines: Mapping[str, Pipeline]
+    known: Known
+    request: Request
 
 
 def make_plan(pipelines: Mapping[str, Pipeline], known: Known, request: Request) -> Plan:
     """The works of the request, upstream first and oldest first, each with what would happen and why."""
-    chosen = choose(pipelines, request.names)
+    chosen, view = choose(pipelines, request.names), View(pipelines, known, request)
     scopes: list[Scope] = []
     items: list[Planned] = []
     notes: list[str] = []
     unfit: list[BadRange] = []
     for pipeline in chosen:
         try:
-            scope, slices, note = _scope(pipeline, request)
+            scope, note = scope_of(pipeline, request)
         except BadRange as error:
             # Of all pipelines some may start later or have a coarser grid; of those named each was meant.
             if request.names or len(chosen) == 1:
@@ -43,12 +64,24 @@ def make_plan(pipelines: Mapping[str, Pipeline], known: Known, request: Request)
             continue
         scopes.append(scope)
         notes += [note] if note else []
-        planned = list(_items(pipeline, slices, known, _changing(pipeline, items)))
+        planned = list(_items(pipeline, scope, items, view))
         notes += _noted(pipeline, planned, known)
-        items += _waiting(pipeline, planned, items, pipelines, known)
+        items += planned
     if unfit and not scopes:
         raise unfit[0]
+    items, left = _limited(items, request)
+    notes += [f"--limit {request.limit}: {left:,} more to do are left for another run"] if left else []
     return Plan(tuple(scopes), tuple(items), tuple(notes))
+
+
+def _limited(items: list[Planned], request: Request) -> tuple[list[Planned], int]:
+    """At most so many slices to do, and how many works that leaves."""
+    if request.limit is None:
+        return items, 0
+    wanted = dict.fromkeys((item.work.pipeline, item.work.slice) for item in items if item.action == "run")
+    kept = set(list(wanted)[: request.limit])
+    chosen = [i for i in items if i.action != "run" or (i.work.pipeline, i.work.slice) in kept]
+    return chosen, len(items) - len(chosen)
 
 
 def choose(pipelines: Mapping[str, Pipeline], names: Iterable[str]) -> list[Pipeline]:
@@ -61,81 +94,104 @@ def choose(pipelines: Mapping[str, Pipeline], names: Iterable[str]) -> list[Pipe
     return [pipeline for name, pipeline in pipelines.items() if not wanted or name in wanted]
 
 
-def _scope(pipeline: Pipeline, request: Request) -> tuple[Scope, list[Slice], str | None]:
-    if pipeline.grid is None or pipeline.start is None:
-        return Scope(pipeline.name, None, 1), [Whole()], None
-    start, end, note = _span(pipeline.name, pipeline.grid, pipeline.start, request)
-    if start >= end:
-        return Scope(pipeline.name, None, 0), [], note
-    cells = list(pipeline.grid.cells(start, end))
-    return Scope(pipeline.name, Interval(start, end, pipeline.grid.zone), len(cells)), list(cells), note
+def _items(pipeline: Pipeline, scope: Scope, earlier: list[Planned], view: View) -> Iterator[Planned]:
+    if pipeline.grid is None:
+        pins = None if _changing(pipeline, earlier) else view.known.pins.get(pipeline.name)
+        for pattern in pipeline.writes:
+            item = _whole_item(pipeline, pattern, view.known.logs.get(pattern.target), pins)
+            yield from (
+                [item] if _wanted(item.cause, view.request) and (item.action == "run" or not view.request.only) else []
+            )
+        return
+    if scope.span is None:
+        return
+    feeding = list(_feeding(pipeline, scope.span, earlier, view))
+    pieces = list(_pieces(pipeline, scope.span, view))
+    for piece, found in reversed(pieces) if view.request.newest_first else pieces:
+        if all(fate.action == "skip" for fate in found):
+            yield from _planned(pipeline, piece, found)
+            continue
+        parts = list(_ready(piece, pipeline.grid, feeding))
+        for part, why in reversed(parts) if view.request.newest_first else parts:
+            if why is not None:
+                yield from _planned(pipeline, part, found, why)
+                continue
+            chunks = list(_chunks(part, pipeline, found, view.known))
+            for chunk, weight in reversed(chunks) if view.request.newest_first else chunks:
+                yield from _planned(pipeline, chunk, found, weight=weight)
 
 
-def _span(name: str, grid: Grid, first: datetime, request: Request) -> tuple[datetime, datetime, str | None]:
-    """The range a request means for one pipeline, on its grid, and a note if part of it is not over yet."""
-    over = grid.floor(request.now)
-    if request.date is not None:
-        start, end = _of_date(name, grid, request.date)
-    else:
-        start = first if request.start is None else _on_grid(name, grid, "--from", request.start)
-        end = over if request.end is None else _on_grid(name, grid, "--to", request.end)
-        if request.start is not None and request.end is not None and end <= start:
-            problem = f"--to {request.end} is not after --from {request.start} (--to is exclusive)"
-            raise BadRange(problem=problem, next=f"oncelake plan {name} --from {request.start} --to …")
-    if (request.date or request.start) and start < first:
-        shown = first.astimezone(grid.cell(first).local_start.tzinfo).date()
-        problem = f"{request.date or request.start} is before {name} starts ({shown})"
-        raise BadRange(problem=problem, next=f"oncelake plan {name} --from {shown}")
-    if end <= start and (request.start is not None or request.end is not None):
-        problem = f"nothing of {name} lies between {instant_text(start)} and {instant_text(end)}"
-        raise BadRange(problem=problem, next=f"oncelake plan {name}")
-    if end <= over:
-        return start, max(start, end), None
-    if request.date is not None or start >= over:
-        problem = f"{Interval(start, end, grid.zone)} of {name} is not over yet: rows may still come (it is {request.now:%Y-%m-%dT%H:%MZ})"
-        raise BadRange(problem=problem, next=f"oncelake run {name}")
-    return start, over, f"{name}: {Interval(over, end, grid.zone)} is not over yet and is left out"
+def _pieces(pipeline: Pipeline, span: Interval, view: View) -> Iterator[tuple[Interval, list[Fate]]]:
+    """The span, cut wherever what would happen with one of the targets changes; only what was asked for is to be done."""
+    known, request = view.known, view.request
+    rows = [fates(pipeline, p, span, known.logs.get(p.target), known.stale, request) for p in pipeline.writes]
+    for start, end, found in overlaid(*rows):
+        each = [fate for fate in found if fate is not None]
+        to_do = [fate for fate in each if fate.action == "run"]
+        if not all(_wanted(fate.cause, request) for fate in to_do) or (request.only and not to_do):
+            continue
+        pieces = [parse_interval(f"{start}..{end}", span.zone)]
+        if request.only == FAILED_BEFORE:
+            failed = known.failed.get(pipeline.name, [])
+            pieces = subtract(pieces, subtract(pieces, failed))
+        yield from ((piece, each) for piece in pieces)
 
 
-def _of_date(name: str, grid: Grid, text: str) -> tuple[datetime, datetime]:
-    """A date means its interval; on a grid of hours a bare date means all hours of the day."""
-    start = _on_grid(name, grid, "--date", text)
-    if grid.every == "hour" and len(text.strip()) <= len("2024-03-15"):
-        return start, grid.floor(Grid("day", grid.zone).after(start))
-    return start, grid.after(start)
+def _wanted(cause: str, request: Request) -> bool:
+    """Whether a request is for works of that cause."""
+    return request.only in (None, cause) or (request.only == FAILED_BEFORE and cause != STALE)
 
 
-def _on_grid(name: str, grid: Grid, option: str, text: str) -> datetime:
-    try:
-        instant = grid.parse(text)
-        grid.after(grid.floor(instant))
-    except (ValueError, OverflowError) as error:
-        problem = f"{option} {text!r} is not a date (like 2024-03-15 or 2024-03-15T06:00)"
-        raise BadRange(problem=problem, next=f"oncelake plan {name}") from error
-    if not grid.holds(instant):
-        cell = grid.cell(instant)
-        problem = (
-            f"{option} {text} is off the grid of {name}, which has an interval every {grid.every}: {cell} holds it"
-        )
-        raise BadRange(problem=problem, next=f"oncelake plan {name} {option} {cell.local_start:%Y-%m-%dT%H:%M}")
-    return instant
+def _planned(
+    pipeline: Pipeline,
+    slice_: Interval,
+    found: Sequence[Fate],
+    waits: str | None = None,
+    weight: Weight = _UNKNOWN,
+) -> Iterator[Planned]:
+    """The works of one slice. A target that is done is said to be, with the marker that did it."""
+    for pattern, fate in zip(pipeline.writes, found, strict=True):
+        if fate.marked is None:
+            marker = pattern.marker(pipeline.name, slice_, fate.generation)
+        else:
+            marker = Marker(fate.marked, fate.generation)
+        action, why = ("wait", waits) if waits and fate.action == "run" else (fate.action, fate.why)
+        work = Work(pipeline.name, pattern.target, slice_, fate.generation, marker)
+        yield Planned(work, action, why, fate.cause, weight)
+
+
+def _chunks(
+    part: Interval, pipeline: Pipeline, found: Sequence[Fate], known: Known
+) -> Iterator[tuple[Interval, Weight]]:
+    """A part of time as the slices that are committed: ranges where every pattern can set one, else single intervals."""
+    grid = pipeline.grid
+    assert grid is not None
+    to_run = [pattern for pattern, fate in zip(pipeline.writes, found, strict=True) if fate.action == "run"]
+    if not pipeline.together or not all(isinstance(pattern, Ranged) for pattern in to_run):
+        yield from ((cell, Weight()) for cell in grid.cells(part.start, part.end))
+        return
+    left: Interval | None = part
+    while left is not None:
+        chunk, weight = _chunk(left, pipeline, grid, known)
+        yield chunk, weight
+        left = Interval(chunk.end, part.end, part.zone) if chunk.end < part.end else None
+
+
+def _chunk(part: Interval, pipeline: Pipeline, grid: Grid, known: Known) -> tuple[Interval, Weight]:
+    """The first chunk of a part: as many intervals as are allowed, halved until there is little enough in them."""
+    cells = CHUNK_CELLS
+    while True:
+        end = min(grid.step(part.start, cells), part.end) if cells > 1 else grid.after(part.start)
+        chunk = Interval(part.start, end, part.zone)
+        weight = known.weigh(pipeline, chunk)
+        if cells == 1 or weight.bytes is None or weight.bytes <= CHUNK_BYTES:
+            return chunk, weight
+        cells //= 2
 
 
 def _changing(pipeline: Pipeline, earlier: list[Planned]) -> bool:
     """Whether something the pipeline reads will be written by an earlier work of this plan."""
     return any(item.action == "run" and item.work.target in pipeline.reads_tables for item in earlier)
-
-
-def _items(pipeline: Pipeline, slices: list[Slice], known: Known, changing: bool) -> Iterator[Planned]:
-    pins = None if changing else known.pins.get(pipeline.name)
-    undone = {pattern.target: _undone(pipeline, pattern, slices, known) for pattern in pipeline.writes}
-    for slice_ in slices:
-        for pattern in pipeline.writes:
-            log = known.logs.get(pattern.target)
-            if isinstance(slice_, Interval):
-                yield _interval_item(pipeline, pattern, slice_, log, undone[pattern.target])
-            else:
-                yield _whole_item(pipeline, pattern, slice_, log, pins)
 
 
 def _noted(pipeline: Pipeline, planned: list[Planned], known: Known) -> list[str]:
@@ -145,32 +201,9 @@ def _noted(pipeline: Pipeline, planned: list[Planned], known: Known) -> list[str
     return [note for pattern in patterns for note in pattern.notes(known.logs.get(pattern.target))]
 
 
-def _undone(pipeline: Pipeline, pattern: Pattern, slices: list[Slice], known: Known) -> set[Interval]:
-    """The cells that no marker, of their own or of a range around them, says are done."""
-    cells = [slice_ for slice_ in slices if isinstance(slice_, Interval)]
-    log = known.logs.get(pattern.target)
-    if log is None or not cells:
-        return set(cells)
-    assert pipeline.start is not None
-    assert pipeline.grid is not None
-    return set(missing(cells, pattern.done(log, pipeline.name, pipeline.start, pipeline.grid)))
+def _whole_item(pipeline: Pipeline, pattern: Pattern, log: Log | None, pins: Mapping[str, Any] | None) -> Planned:
+    slice_: Slice = Whole()
 
-
-def _interval_item(
-    pipeline: Pipeline, pattern: Pattern, cell: Interval, log: Log | None, undone: set[Interval]
-) -> Planned:
-    first = pattern.marker(pipeline.name, cell, 1)
-    if cell in undone or log is None:
-        return Planned(Work(pipeline.name, pattern.target, cell, 1, first), "run", "not done yet")
-    recorded = log.recorded(first.app_id)
-    generation = 1 if recorded is None else generation_of(first, recorded)
-    why = "done" if generation is not None else "a later interval's reload is in place"
-    return Planned(Work(pipeline.name, pattern.target, cell, generation or 1, first), "skip", why)
-
-
-def _whole_item(
-    pipeline: Pipeline, pattern: Pattern, slice_: Slice, log: Log | None, pins: Mapping[str, Any] | None
-) -> Planned:
     def work(generation: int) -> Work:
         marker = pattern.marker(pipeline.name, slice_, generation)
         return Work(pipeline.name, pattern.target, slice_, generation, marker)
@@ -180,50 +213,52 @@ def _whole_item(
         return Planned(first, "run", "not done yet")
     commit = log.commit(first.marker.app_id)
     generation = log.recorded(first.marker.app_id) or 1
+    asked = log.recorded(asked_id(pipeline.name, pattern.target, slice_)) or 0
+    if asked > generation:
+        return Planned(work(asked), "run", f"restated: generation {asked} was asked for", ASKED)
     if commit is not None and pins is not None and commit.facts.get("pins") == pins:
-        return Planned(work(generation), "skip", f"done in version {commit.version}, and its inputs have not changed")
+        why = f"done in version {commit.version}, and its inputs have not changed"
+        return Planned(work(generation), "skip", why, DONE)
     why = "its inputs changed since" if commit is not None else "the log no longer says from which inputs it was made"
     return Planned(work(generation + 1), "run", why)
 
 
-def _waiting(
-    pipeline: Pipeline,
-    planned: list[Planned],
-    earlier: list[Planned],
-    pipelines: Mapping[str, Pipeline],
-    known: Known,
-) -> list[Planned]:
-    """The same items, those that read an interval nobody has done or will do in this plan made to wait for it."""
-    sources = [table for source in pipeline.reads.values() if source.by_interval for table in source.tables]
-    feeding = [(owner, table) for table in sources for owner in pipelines.values() if table in owner.writes_tables]
-    for owner, table in feeding:
-        if owner.grid is None or owner.start is None:
+class _Feeding(NamedTuple):
+    """A pipeline upstream: since when it is there, and what of it is done or will be done in this plan."""
+
+    owner: str
+    table: str
+    since: Interval
+    ready: list[Interval]
+
+
+def _feeding(pipeline: Pipeline, span: Interval, earlier: list[Planned], view: View) -> Iterator[_Feeding]:
+    tables = {table for source in pipeline.reads.values() if source.by_interval for table in source.tables}
+    for owner in view.pipelines.values():
+        for table in sorted(tables & owner.writes_tables):
+            if owner.grid is None or owner.start is None or span.end <= owner.start:
+                continue
+            since = Interval(max(span.start, owner.start), span.end, span.zone)
+            log = view.known.logs.get(table)
+            done = owner.pattern(table).done(log, owner.name, owner.start, owner.grid) if log else []
+            coming = [
+                item.work.slice
+                for item in earlier
+                if (item.work.pipeline, item.work.target) == (owner.name, table) and item.action != "wait"
+            ]
+            ready = [*joined(done), *(slice_ for slice_ in coming if isinstance(slice_, Interval))]
+            yield _Feeding(owner.name, table, since, merge(ready))
+
+
+def _ready(piece: Interval, grid: Grid, feeding: list[_Feeding]) -> Iterator[tuple[Interval, str | None]]:
+    """A piece of time, cut into what can be done and what waits for somebody upstream, in the order of time."""
+    waiting: list[tuple[Interval, str]] = []
+    for one in feeding:
+        if not piece.overlaps(one.since):
             continue
-        spans = [item.work.slice for item in planned if isinstance(item.work.slice, Interval)]
-        cells = _cells_around(owner, spans)
-        undone = _undone(owner, owner.pattern(table), cells, known)
-        ready = [cell for cell in cells if isinstance(cell, Interval) and cell not in undone]
-        for item in earlier:
-            mine = item.work.target == table and item.work.pipeline == owner.name
-            if mine and item.action != "wait" and isinstance(item.work.slice, Interval):
-                ready.append(item.work.slice)
-        planned = [_wait(item, owner, table, ready) for item in planned]
-    return planned
-
-
-def _cells_around(owner: Pipeline, spans: list[Interval]) -> list[Slice]:
-    """The cells of the owner that the spans lie in."""
-    if owner.grid is None or owner.start is None or not spans:
-        return []
-    first = max(owner.start, owner.grid.floor(min(span.start for span in spans)))
-    return list(owner.grid.cells(first, max(span.end for span in spans)))
-
-
-def _wait(item: Planned, owner: Pipeline, table: str, ready: list[Interval]) -> Planned:
-    interval = item.work.interval
-    if item.action != "run" or interval is None or owner.start is None or interval.end <= owner.start:
-        return item
-    needed = Interval(max(interval.start, owner.start), interval.end, interval.zone)
-    if covers(ready, needed):
-        return item
-    return Planned(item.work, "wait", f"{owner.name} has not done {needed} of {table}")
+        needed = Interval(max(piece.start, one.since.start), piece.end, piece.zone)
+        for lacking in merge(grid.around(gap) for gap in subtract([needed], one.ready)):
+            free = subtract([lacking], [known for known, _ in waiting])
+            waiting += [(part, f"{one.owner} has not done {part} of {one.table}") for part in free]
+    free = subtract([piece], [part for part, _ in waiting])
+    yield from sorted([*waiting, *((part, None) for part in free)], key=lambda found: found[0])

@@ -24,7 +24,8 @@ Vocabulary = Mapping[str, Callable[..., Any]]
 _DEFAULT = ("pipelines.py", "pipelines")
 # Loading swaps modules of the whole process.
 _one_at_a_time = threading.RLock()
-_PIPELINE_KEYS = ("every", "start", "zone", "reads", "writes", "transform")
+_SCHEDULE = ("every", "start", "zone", "together", "late", "lookback")
+_PIPELINE_KEYS = (*_SCHEDULE, "reads", "writes", "transform")
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ def _yaml_pipeline(sheet: _Sheet, path: tuple[Any, ...], name: str, body: Any) -
     for key in ("reads", "writes"):
         if key not in body:
             raise BadSettings(where=sheet.at(*path), problem=f"pipeline {name} does not say what it {key}")
-    schedule = Schedule(body.get("every"), body.get("start"), body.get("zone", "UTC"))
+    schedule = Schedule(**{"every": None, "start": None, "zone": "UTC"} | {k: body[k] for k in _SCHEDULE if k in body})
     function = _transform(sheet, (*path, "transform"), body.get("transform"))
     writes = body["writes"] if isinstance(body["writes"], list) else [body["writes"]]
     patterns = [_part(sheet, (*path, "writes"), "pattern", one) for one in writes]

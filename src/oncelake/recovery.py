@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oncelake.errors import OncelakeError, OutcomeUnknown
-from oncelake.lake.log import find_log
+from oncelake.intervals import Layer, clipped, joined, subtract
+from oncelake.lake.log import TableLog, find_log
 from oncelake.work import Commit, Work
 
 
 @dataclass(frozen=True)
 class Settled:
-    """What a target's log says of a work: done or not, by which commit, and whether that was this attempt's."""
+    """What a target's log says of a work: done, or in part, or not; by which commit, and whether that was this attempt's."""
 
     done: bool
     ours: bool = False
+    partly: bool = False
     commit: Commit | None = None
     version: int | None = None
 
@@ -30,8 +32,21 @@ def settle(work: Work, path: str, attempt: str | None, problem: str = "") -> Set
         raise OutcomeUnknown(log_problem=str(error), **facts) from error
     if log is None:
         return Settled(done=False)
+    marked = work.marker.app_id
     if not log.done(work.marker):
-        return Settled(done=False, version=log.version)
-    commit = log.commit(work.marker.app_id)
+        # Its time may have been done under the marker of a range around it, or of the parts of it.
+        layers = _layers(work, log)
+        if not layers or subtract([work.interval] if work.interval else [], joined(layers)):
+            return Settled(done=False, partly=bool(layers), version=log.version)
+        marked = layers[-1].name
+    commit = log.commit(marked)
     ours = attempt is not None and commit is not None and commit.facts.get("attempt") == attempt
     return Settled(done=True, ours=ours, commit=commit, version=log.version)
+
+
+def _layers(work: Work, log: TableLog) -> list[Layer]:
+    """The parts of a work's time that are done in its generation or a later one."""
+    if work.interval is None:
+        return []
+    there = clipped(log.layers(work.pipeline, work.target), work.interval)
+    return [layer for layer in there if layer.height >= work.generation]

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from oncelake.contracts import Pattern
+from oncelake.fates import Fate, Stale, fates
+from oncelake.foreign import foreign_changes
 from oncelake.identity import Whole, parse_slice
-from oncelake.intervals import Interval, instant_text, subtract
+from oncelake.intervals import Interval, instant_text, joined, parse_interval, subtract
 from oncelake.lake.log import Entry, TableLog
 from oncelake.pipelines import Pipeline
-from oncelake.work import Rows
+from oncelake.work import ASKED, STALE, Request, Rows
 
 _MARKER_RETENTION = "delta.setTransactionRetentionDuration"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A work that failed when it was last tried and is not done since, and what to type next."""
+
+    slice: str
+    code: str | None
+    problem: str
+    next: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of a lake beside its logs: who is writing what, what failed, and what is stale."""
+
+    running: Mapping[str, str]
+    failed: Sequence[Mapping[str, Any]]
+    stale: Stale
 
 
 @dataclass(frozen=True)
@@ -31,6 +52,10 @@ class Standing:
     gaps: tuple[Interval, ...]
     version: int | None
     last: datetime | None
+    pending: tuple[Interval, ...] = ()
+    stale: tuple[tuple[Interval, str], ...] = ()
+    failed: tuple[Failure, ...] = ()
+    running: str | None = None
     warnings: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
@@ -46,6 +71,10 @@ class Standing:
             "gaps": [str(interval) for interval in self.gaps],
             "version": self.version,
             "last": instant_text(self.last) if self.last else None,
+            "pending": [str(interval) for interval in self.pending],
+            "stale": [{"slice": str(interval), "why": why} for interval, why in self.stale],
+            "failed": [vars(failure).copy() for failure in self.failed],
+            "running": self.running,
             "warnings": list(self.warnings),
         }
 
@@ -67,7 +96,7 @@ class Change:
 
     def document(self) -> dict[str, Any]:
         """The change as `history --json` prints it."""
-        ours = {key: self.facts.get(key) for key in ("pipeline", "generation", "run", "pins", "code")}
+        ours = {key: self.facts.get(key) for key in ("pipeline", "generation", "run", "trigger", "pins", "code")}
         return {
             "version": self.version,
             "at": instant_text(self.at) if self.at else None,
@@ -83,11 +112,12 @@ def change_of(entry: Entry) -> Change:
     return Change(entry.version, entry.timestamp, entry.info.get("operation", "?"), entry.rows, entry.facts)
 
 
-def standing_of(pipeline: Pipeline, pattern: Pattern, log: TableLog | None, now: datetime) -> Standing:
+def standing_of(pipeline: Pipeline, pattern: Pattern, log: TableLog | None, seen: Seen, now: datetime) -> Standing:
     """Where a target stands at a moment."""
     done, gaps = _done(pipeline, pattern, log, now)
     whole = _whole_done(pipeline, pattern, log)
     grid = pipeline.grid
+    found = _fates(pipeline, pattern, log, seen, now)
     return Standing(
         pipeline=pipeline.name,
         target=pattern.target,
@@ -99,8 +129,35 @@ def standing_of(pipeline: Pipeline, pattern: Pattern, log: TableLog | None, now:
         gaps=tuple(gaps),
         version=log.version if log else None,
         last=log.last_of(pipeline.name, pattern.target) if log else None,
-        warnings=_warnings(pattern, log),
+        pending=tuple(interval for interval, fate in found if fate.cause == ASKED),
+        stale=tuple((interval, fate.why) for interval, fate in found if fate.cause == STALE),
+        failed=tuple(_failures(pipeline, pattern, gaps, seen)),
+        running=seen.running.get(pattern.target),
+        warnings=_warnings(pipeline, pattern, log),
     )
+
+
+def _fates(
+    pipeline: Pipeline, pattern: Pattern, log: TableLog | None, seen: Seen, now: datetime
+) -> list[tuple[Interval, Fate]]:
+    """What would happen with what is done: what was asked for again, and what is stale."""
+    if log is None or pipeline.grid is None or pipeline.start is None or pipeline.grid.floor(now) <= pipeline.start:
+        return []
+    span = Interval(pipeline.start, pipeline.grid.floor(now), pipeline.grid.zone)
+    found = fates(pipeline, pattern, span, log, seen.stale, Request(now))
+    told = [fate for fate in found if fate.cause in (ASKED, STALE)]
+    return [(parse_interval(f"{fate.start}..{fate.end}", span.zone), fate) for fate in told]
+
+
+def _failures(pipeline: Pipeline, pattern: Pattern, gaps: list[Interval], seen: Seen) -> Iterator[Failure]:
+    """What failed when it was last tried, and is not done since."""
+    for entry in seen.failed:
+        if (entry["pipeline"], entry["target"]) != (pipeline.name, pattern.target) or not entry["start"]:
+            continue
+        interval = parse_interval(f"{entry['start']}..{entry['end']}")
+        if any(interval.overlaps(gap) for gap in gaps):
+            problem = (entry["error"] or entry["outcome"]).splitlines()[0]
+            yield Failure(entry["slice"], entry["code"], problem, f"oncelake run {pipeline.name} --failed")
 
 
 def _done(
@@ -111,7 +168,7 @@ def _done(
         return [], []
     due = Interval(pipeline.start, over, pipeline.grid.zone)
     recorded = pattern.done(log, pipeline.name, pipeline.start, pipeline.grid) if log else []
-    gaps = subtract([due], recorded)
+    gaps = subtract([due], joined(recorded))
     return subtract([due], gaps), gaps
 
 
@@ -119,10 +176,12 @@ def _whole_done(pipeline: Pipeline, pattern: Pattern, log: TableLog | None) -> b
     return pipeline.grid is None and log is not None and log.done(pattern.marker(pipeline.name, Whole(), 1))
 
 
-def _warnings(pattern: Pattern, log: TableLog | None) -> tuple[str, ...]:
-    retention = (log.metadata.get("configuration") or {}).get(_MARKER_RETENTION) if log else None
-    if retention is None:
+def _warnings(pipeline: Pipeline, pattern: Pattern, log: TableLog | None) -> tuple[str, ...]:
+    if log is None:
         return ()
-    return (
-        f"{pattern.target} forgets markers after {retention} ({_MARKER_RETENTION}): a rerun after that writes twice",
-    )
+    found = [f"{pattern.target}: {change}" for change in foreign_changes(pipeline, pattern, log)]
+    retention = (log.metadata.get("configuration") or {}).get(_MARKER_RETENTION)
+    if retention is not None:
+        forgets = f"{pattern.target} forgets markers after {retention} ({_MARKER_RETENTION})"
+        found.append(f"{forgets}: a rerun after that writes twice")
+    return tuple(found)

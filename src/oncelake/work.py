@@ -12,6 +12,8 @@ from oncelake.intervals import Interval, instant_text
 
 COMMITTED, ALREADY_DONE, FAILED, LOST, BLOCKED = "committed", "already_done", "failed", "lost", "blocked"
 INTERRUPTED = "interrupted"
+# Why a work is in a plan: never done, asked for again, done from inputs or code that changed since, or simply done.
+MISSING, ASKED, STALE, DONE, FAILED_BEFORE = "missing", "asked", "stale", "done", "failed"
 # The worst outcome of its works is the run's; the first two are both "done".
 _BADNESS = (COMMITTED, ALREADY_DONE, LOST, BLOCKED, FAILED, INTERRUPTED)
 EXIT_CODES = {"done": 0, LOST: 4, BLOCKED: 1, FAILED: 1, INTERRUPTED: 130}
@@ -26,6 +28,17 @@ class Request:
     date: str | None = None
     start: str | None = None
     end: str | None = None
+    only: str | None = None  # of what there is to do only what is MISSING, ASKED, STALE or FAILED
+    newest_first: bool = False
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Weight:
+    """How much there is to read, as far as that is known without reading it."""
+
+    bytes: int | None = None
+    rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -111,10 +124,18 @@ class Planned(_OfWork):
     work: Work
     action: str  # "run", "skip" or "wait"
     why: str
+    cause: str = MISSING
+    weight: Weight = Weight()
+
+    @property
+    def estimated_rows(self) -> int | None:
+        """About how many rows it would read, if that can be told from statistics."""
+        return self.weight.rows
 
     def document(self) -> dict[str, Any]:
         """The work as `plan --json` prints it."""
-        return {**work_document(self.work), "action": self.action, "why": self.why}
+        told = {name: getattr(self, name) for name in ("action", "why", "cause", "estimated_rows")}
+        return {**work_document(self.work), **told}
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,16 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from oncelake.attempts import TRIES, Again, Conflict, make_facts, make_writing, pause, skipped, write_work
 from oncelake.caller import declared_at
 from oncelake.contracts import Pattern
-from oncelake.errors import BadDeclaration, Lost
+from oncelake.errors import BadDeclaration, Lost, OncelakeError, WriteFailed
 from oncelake.identity import Named, Slice
 from oncelake.intervals import Grid, Interval
 from oncelake.lake.address import Address, is_local, local_path
 from oncelake.lake.lock import Busy, table_lock
 from oncelake.lake.upkeep import keep_up
 from oncelake.recovery import settle
-from oncelake.running import TRIES, Conflict, make_facts, make_writing, pause, skipped, write_work
 from oncelake.settings import PATIENCE
 from oncelake.work import COMMITTED, Outcome, Work
 
@@ -84,7 +84,9 @@ def _write(frame: DataFrame, pattern: Pattern, todo: Work, address: Address, cal
             with table_lock(address.lake, todo.target, PATIENCE, lambda: settle(todo, path, None).done):
                 outcome = skipped(todo, address)
                 if outcome is None:
-                    writing = make_writing(todo, make_facts(todo, uuid.uuid4().hex[:12], {}, None), address, call)
+                    writing = make_writing(
+                        todo, make_facts(todo, uuid.uuid4().hex[:12], {}, None, pattern.kind), address, call
+                    )
                     outcome = write_work(frame, pattern, writing)
             if outcome.outcome == COMMITTED and pattern.compacts:
                 keep_up(todo.target, address, lambda: frame.sparkSession, warnings.warn)
@@ -93,11 +95,17 @@ def _write(frame: DataFrame, pattern: Pattern, todo: Work, address: Address, cal
             if (outcome := skipped(todo, address)) is not None:
                 return outcome
             raise _lost(todo, busy.holder) from busy
-        except Conflict as conflict:
+        except Again as again:
             if number == TRIES - 1:
-                raise _lost(todo, str(conflict)) from conflict
+                raise _gave_up(todo, again) from again
             pause(number)
     raise AssertionError("unreachable")
+
+
+def _gave_up(todo: Work, again: Again) -> OncelakeError:
+    if isinstance(again, Conflict):
+        return _lost(todo, str(again))
+    return WriteFailed(target=todo.target, problem=f"{again} ({TRIES} tries)", pipeline=todo.pipeline)
 
 
 def _lost(todo: Work, holder: str) -> Lost:

@@ -17,6 +17,10 @@ Exit codes: 0 done or already done, 1 failed, 2 usage or configuration, 3 check 
 4 lost to another runner (safe to retry), 5 effects in doubt, 130 interrupted."""
 
 
+# More commits than these are asked about first.
+MANY = 1000
+
+
 class _Group(click.Group):
     """A group that lists its commands in the order one meets them."""
 
@@ -82,6 +86,31 @@ def _range_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def _choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that narrow what is done of all there is to do, and its order."""
+    for option in (
+        click.option("--limit", type=click.IntRange(min=1), help="At most so many slices, the others another time."),
+        click.option("--newest-first", is_flag=True, help="The newest intervals first."),
+        click.option("--stale", is_flag=True, help="Only what is done from inputs or code that changed since."),
+        click.option("--failed", is_flag=True, help="Only what failed when it was last tried."),
+    ):
+        command = option(command)
+    return command
+
+
+def _confirm_many(planned: once.Plan) -> None:
+    commits = sum(item.action == "run" for item in planned.works)
+    if commits > MANY:
+        _confirm(f"that is {commits:,} commits; go on?", "--yes does it without asking, --limit N a part of it")
+
+
+def _confirm(question: str, otherwise: str) -> None:
+    """Ask a person; a machine has to have said so."""
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question.rstrip('?')}: {otherwise}")
+    click.confirm(question, abort=True, err=True)
+
+
 def _effort_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options that say how much a proof tries."""
     level = click.Choice(["calls", "steps"])
@@ -102,6 +131,8 @@ def _effort_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _checked(span: dict[str, str | None]) -> dict[str, Any]:
     if span["date"] is not None and (span["start"] is not None or span["end"] is not None):
         raise click.UsageError("--date and --from/--to exclude each other")
+    if span.get("failed") and span.get("stale"):
+        raise click.UsageError("--failed and --stale exclude each other")
     return span
 
 
@@ -128,22 +159,69 @@ def init(folder: str) -> None:
 
 
 @cli.command()
+@click.option("--yes", is_flag=True, help="Do not ask before a great many commits.")
+@click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@_choice_options
 @_range_options
 @_project_options
-def run(project: once.Project, shown: output.Output, names: tuple[str, ...], **span: str | None) -> int:
+def run(
+    project: once.Project, shown: output.Output, names: tuple[str, ...], yes: bool, dry_run: bool, **asked: Any
+) -> int:
     """Do everything due (or the range), upstream first; what is done already is skipped."""
+    planned = project.plan(*names, **_checked(asked))
+    if dry_run:
+        return shown.plan(planned)
     _log_to_people()
+    if not yes:
+        _confirm_many(planned)
     with shown.progress() as progress:
-        report = project.run(*names, **_checked(span), watcher=progress)
+        report = project.carry_out(planned, progress)
     return shown.report(report)
 
 
 @cli.command()
+@_choice_options
 @_range_options
 @_project_options
-def plan(project: once.Project, shown: output.Output, names: tuple[str, ...], **span: str | None) -> int:
+def plan(project: once.Project, shown: output.Output, names: tuple[str, ...], **asked: Any) -> int:
     """Show what `run` would do, and why. Starts no Spark."""
-    return shown.plan(project.plan(*names, **_checked(span)))
+    return shown.plan(project.plan(*names, **_checked(asked)))
+
+
+@cli.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done again.")
+@click.option("--downstream", is_flag=True, help="Do again what was made from it, too.")
+@click.option("--to", "end", metavar="B", help="End of a range, exclusive.")
+@click.option("--from", "start", metavar="A", help="Start of a range.")
+@click.option("--date", metavar="D", help="One interval: the one that starts there.")
+@click.argument("name")
+@_project_options
+def restate(
+    project: once.Project, shown: output.Output, name: str, yes: bool, dry_run: bool, downstream: bool, **span: Any
+) -> int:
+    """Do again, on purpose, what is done: in the next generation, in the place of what is there.
+
+    What is to be replaced is shown first. A restatement that was killed is resumed by the same command, or by `run`.
+    """
+    found = project.restatement(name, downstream=downstream, **_checked(span))
+    shown.restatement(found, [] if downstream else project.downstream(name), dry_run)
+    if dry_run:
+        return 0
+    if not yes:
+        _confirm("restate?", "--yes does it without asking")
+    _log_to_people()
+    with shown.progress() as progress:
+        report = project.restate(name, downstream=downstream, watcher=progress, **_checked(span))
+    return shown.report(report)
+
+
+@cli.command()
+@click.option("--mermaid", is_flag=True, help="As a Mermaid flowchart.")
+@_project_options
+def graph(project: once.Project, shown: output.Output, mermaid: bool) -> int:
+    """Show how pipelines hang together through the tables they read and write. Starts no Spark."""
+    return shown.graph(project.pipelines, mermaid)
 
 
 @cli.command()
@@ -179,6 +257,25 @@ def repair(project: once.Project, shown: output.Output, target: str, keys: str, 
         raise click.UsageError("--keep is like latest_by=updated_at")
     order = tuple(filter(None, columns.split(",")))
     return shown.repair(project.repair(target, tuple(filter(None, keys.split(","))), order, dry_run), dry_run)
+
+
+@cli.command()
+@click.argument("target")
+@click.option(
+    "--to", "version", type=click.IntRange(min=0), required=True, metavar="VERSION", help="The version to go back to."
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be undone.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_project_options
+def restore(project: once.Project, shown: output.Output, target: str, version: int, dry_run: bool, yes: bool) -> int:
+    """Go back to an older version of a table. What that undoes is to be done again: the next `run` does it.
+
+    Delta's own RESTORE leaves it marked as done, and every rerun would be skipped.
+    """
+    if not dry_run and not yes:
+        shown.restore(project.restore(target, version, dry_run=True), dry_run=True)
+        _confirm("restore?", "--yes does it without asking")
+    return shown.restore(project.restore(target, version, dry_run), dry_run, last=True)
 
 
 @cli.command()

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,9 @@ import oncelake as once
 if TYPE_CHECKING:
     from oncelake.keyed.duplicates import Repair
     from oncelake.reporting import Change, Standing
-    from oncelake.work import Outcome, Work
+    from oncelake.restating import Ask
+    from oncelake.restoring import Restore
+    from oncelake.work import Outcome, Planned, Work
 
 
 class Output:
@@ -81,12 +83,48 @@ class Output:
         """What a run would do."""
         for scope in plan.pipelines:
             self.say(_scope(scope))
-        rows = [(i.work.pipeline, i.work.target, i.action, i.why, i.work.slice) for i in plan.works]
-        self._table(("pipeline", "target", "slices", "action", "why"), _folded(rows))
+        self._table(("pipeline", "target", "slices", "action", "commits", "rows to read", "why"), _folded(plan.works))
         for note in plan.notes:
             self.say(f"note: {note}")
         self.say(f"{len(plan.to_do):,} of {_count(len(plan.works), 'work')} to do")
         self.document(plan.document())
+        return 0
+
+    def restatement(self, asks: Sequence[Ask], left: Sequence[str], dry_run: bool) -> None:
+        """What is to be done again, what that replaces, and what is made from it and left as it is."""
+        rows = [
+            (a.pipeline, a.target, str(a.slice), str(a.generation), _some(a.versions), _number(a.rows)) for a in asks
+        ]
+        self._table(("pipeline", "target", "to do again", "generation", "written in version", "rows"), rows)
+        if any(ask.pending for ask in asks):
+            self.say("note: it was asked for before, and is not done yet")
+        if left:
+            self.say(f"note: made from it, and left as it is without --downstream: {', '.join(left)}")
+        self.say("what is there is replaced slice by slice; readers see a slice as it was or as it will be")
+        if dry_run:
+            self.document({"restate": [ask.document() for ask in asks]})
+
+    def restore(self, restore: Restore, dry_run: bool, last: bool = False) -> int:
+        """What a restore undoes."""
+        undone = [(each.pipeline, str(each.slice), str(each.generation)) for each in restore.undone]
+        self._table(("pipeline", "undone", "to do in generation"), undone)
+        for each in restore.elsewhere:
+            self.say(
+                f"note: once.write(work=...) {each.pipeline} {each.slice} is undone; generation={each.generation} does it again"
+            )
+        head = "would go" if dry_run else "went"
+        self.say(f"{restore.target} {head} back from version {restore.read} to what it was in version {restore.to}")
+        if last:
+            self.document(restore.document())
+        return 0
+
+    def graph(self, pipelines: Mapping[str, once.Pipeline], mermaid: bool) -> int:
+        """How pipelines hang together."""
+        from oncelake.graph import as_mermaid, as_text, edges
+
+        text = as_mermaid(pipelines) if mermaid else as_text(pipelines)
+        self.say(text)
+        self.document({"edges": [{"from": a, "to": b} for a, b in edges(pipelines)], "text": text})
         return 0
 
     def status(self, standings: Sequence[Standing]) -> int:
@@ -97,10 +135,22 @@ class Output:
         ]
         self._table(("pipeline", "target", "done", "missing", "gaps", "last commit", "version"), rows)
         for standing in standings:
-            for warning in standing.warnings:
-                self.say(f"warning: {warning}")
+            self._details(standing)
         self.document({"pipelines": [standing.document() for standing in standings]})
         return 0
+
+    def _details(self, standing: Standing) -> None:
+        target = standing.target
+        if standing.running:
+            self.say(f"running: {target}: {standing.running}")
+        if standing.pending:
+            self.say(f"restated: {target}: {_ranges(standing.pending)} was asked for and is not done yet")
+        for reason, group in _by_reason(standing.stale):
+            self.say(f"stale: {target}: {_ranges(group)}: {reason}\n  next: oncelake run {standing.pipeline} --stale")
+        for failure in standing.failed:
+            self.say(f"failed: {target}: {failure.slice}: {failure.problem}\n  next: {failure.next}")
+        for warning in standing.warnings:
+            self.say(f"warning: {warning}")
 
     def history(self, target: str, changes: Sequence[Change]) -> int:
         """Who wrote what."""
@@ -256,21 +306,42 @@ def _scope(scope: Any) -> str:
     return f"{scope.pipeline}: {scope.span}, {_count(scope.intervals, 'interval')}"
 
 
+def _by_reason(stale: Sequence[tuple[once.Interval, str]]) -> list[tuple[str, list[once.Interval]]]:
+    found: dict[str, list[once.Interval]] = {}
+    for interval, reason in stale:
+        found.setdefault(reason.removeprefix("done, but stale: "), []).append(interval)
+    return list(found.items())
+
+
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
-def _folded(rows: Sequence[tuple[str, str, str, str, Any]]) -> list[tuple[str, ...]]:
-    """Neighbouring works with the same fate as one line."""
-    folded: list[tuple[list[Any], tuple[str, str, str, str]]] = []
-    for pipeline, target, action, why, slice_ in rows:
-        for slices, fate in folded:
-            if fate == (pipeline, target, action, why):
-                slices.append(slice_)
-                break
-        else:
-            folded.append(([slice_], (pipeline, target, action, why)))
-    return [(fate[0], fate[1], _ranges(slices), fate[2], fate[3]) for slices, fate in folded]
+def _folded(works: Sequence[Planned]) -> list[tuple[str, ...]]:
+    """Works with the same fate as one line."""
+    folded: dict[tuple[str, ...], list[Planned]] = {}
+    for work in works:
+        folded.setdefault((work.pipeline, work.target, work.action, work.why), []).append(work)
+    return [
+        (pipeline, target, _ranges([work.work.slice for work in same]), action, *_effort(action, same), why)
+        for (pipeline, target, action, why), same in folded.items()
+    ]
+
+
+def _effort(action: str, works: Sequence[Planned]) -> tuple[str, str]:
+    """How many commits some works come to, and about how many rows they read; nothing where they are not done."""
+    if action != "run":
+        return "", ""
+    rows = [work.estimated_rows for work in works if work.estimated_rows is not None]
+    return f"{len(works):,}", f"about {sum(rows):,}" if len(rows) == len(works) else "-"
+
+
+def _some(versions: Sequence[int]) -> str:
+    return ", ".join(map(str, versions[:5])) + (", …" if len(versions) > 5 else "") if versions else "-"
+
+
+def _number(count: int | None) -> str:
+    return "-" if count is None else f"{count:,}"
 
 
 def _ranges(slices: Sequence[Any]) -> str:
@@ -294,5 +365,5 @@ def _version(version: int | None) -> str:
 
 def _counts(change: Change) -> tuple[str, str, str, str]:
     generation = change.facts.get("generation")
-    written, deleted = ("-" if count is None else f"{count:,}" for count in (change.rows.written, change.rows.deleted))
+    written, deleted = _number(change.rows.written), _number(change.rows.deleted)
     return "" if generation is None else str(generation), written, deleted, change.facts.get("run") or ""

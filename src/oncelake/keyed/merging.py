@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from oncelake.contracts import Writing
 from oncelake.errors import NotAgain, NullKeys, RepeatedKeys
+from oncelake.identity import asked_id
 from oncelake.keyed.batch import (
     DELETED,
     Columns,
@@ -104,7 +105,9 @@ class Merging:
     def add(self, summed: Iterable[str]) -> None:
         """Add to the rows that are there. Only the marker in the same commit keeps it from being added twice."""
         work = self.writing.work
-        if work.generation > 1:
+        # A later generation is added only in the place of an earlier one that a restore took back.
+        undone = self.log.recorded(asked_id(work.pipeline, work.target, work.slice)) or 1
+        if work.generation > undone:
             raise NotAgain(target=work.target, pipeline=work.pipeline, slice=str(work.slice))
         names = {name.casefold() for name in summed}
         sums = among(self.columns.schema, names).fields

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from oncelake.contracts import Log
 from oncelake.identity import Marker, Slice, marker
-from oncelake.intervals import Grid, Interval
+from oncelake.intervals import Grid, Layer
 from oncelake.keyed.spec import Spec
 from oncelake.lake.verbs import Layout
 
@@ -42,9 +42,9 @@ class KeyedPattern:
         """The slice is in the app id."""
         return marker(pipeline, self.target, slice_, generation)
 
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Layer]:  # noqa: ARG002  contract
         """Every interval has a marker of its own."""
-        return log.done_intervals(pipeline, self.target)
+        return log.layers(pipeline, self.target)
 
     def notes(self, log: Log | None) -> tuple[str, ...]:
         """Which files a merge looks at, and which it rewrites."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from oncelake.caller import declared_at
 from oncelake.errors import BadDeclaration
+from oncelake.intervals import parse_length
 from oncelake.lake.layout import Columns, checked_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-
-_AGE = re.compile(r"(\d+) (hour|day|week)s?")
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ def checked_age(what: str, text: str | None) -> timedelta | None:
     """A length of time, like "90 days"."""
     if text is None:
         return None
-    found = _AGE.fullmatch(text) if isinstance(text, str) else None
-    if found is None or not int(found[1]):
-        raise BadDeclaration(where=declared_at(), problem=f'{what} is a length of time like "90 days", not {text!r}')
-    return timedelta(**{f"{found[2]}s": int(found[1])})
+    try:
+        return parse_length(text)
+    except ValueError as error:
+        raise BadDeclaration(where=declared_at(), problem=f"{what}: {error}") from error

@@ -10,6 +10,7 @@ class Meaning(Enum):
     """What an exception of a write means for the work."""
 
     CONFLICT = "another writer was faster"
+    TRANSIENT = "it may go better next time"
     STRAY = "rows outside the predicate"
     SCHEMA = "the frame does not fit the table"
     OTHER = "something else"
@@ -43,6 +44,11 @@ _CONFLICT_CLASSES = (
     Appearing.__name__,
     Moved.__name__,
 )
+# What goes wrong by itself on clusters and stores; matched in the text, for it comes wrapped in anything.
+_TRANSIENT = re.compile(
+    "ExecutorLostFailure|FetchFailedException|SocketTimeoutException|Read timed out|Connection reset|ConnectTimeout"
+    "|NoHttpResponseException|SlowDown|503 Service|ThrottlingException|RequestTimeout|TimeoutException: Futures timed out"
+)
 _CALLING = "An error occurred while calling"  # py4j's own first line, which says nothing
 _RAISED = re.compile(r"^[\w.]+(?:Error|Exception): .*$", re.MULTILINE)
 _STRAYS = ("DELTA_REPLACE_WHERE_MISMATCH", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
@@ -62,7 +68,10 @@ def meaning(error: BaseException) -> Meaning:
         return Meaning.CONFLICT
     if condition.startswith(_STRAYS):
         return Meaning.STRAY
-    return Meaning.SCHEMA if condition.startswith(_SCHEMAS) else Meaning.OTHER
+    if condition.startswith(_SCHEMAS):
+        return Meaning.SCHEMA
+    transient = isinstance(error, TimeoutError | ConnectionError) or _TRANSIENT.search(str(error))
+    return Meaning.TRANSIENT if transient else Meaning.OTHER
 
 
 def gist(error: BaseException) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oncelake.errors import ColumnMissing, WrongTimeType
-from oncelake.intervals import Grid
+from oncelake.intervals import Grid, Interval
+from oncelake.lake.literals import edges, identifier
 from oncelake.settings import guess
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
+STRAY = "a row is not of the interval it came from"
 _TIMES = ("timestamp", "timestamp_ntz", "date")
 
 
@@ -37,6 +40,33 @@ def find_column(frame: DataFrame, name: str, look: Look) -> tuple[str, str]:
             return column, kind
     facts = {"whose": look.whose, "pipeline": look.pipeline, "where": look.where}
     raise ColumnMissing(column=name, guess=guess(name, list(there)), columns=", ".join(there) or "none", **facts)
+
+
+def guarded(frame: DataFrame, condition: Column) -> DataFrame:
+    """The frame, which fails when it is computed if a row does not meet the condition."""
+    from pyspark.sql import functions as F
+
+    refused = F.raise_error(F.lit(STRAY)).cast("boolean")
+    return frame.where(F.when(condition, F.lit(True)).otherwise(refused))
+
+
+def same_cell(frame: DataFrame, timed: tuple[str, str], came_from: Column, cells: Sequence[Interval]) -> DataFrame:
+    """The frame, which fails if a row is of another cell than the time it came from."""
+    from pyspark.sql import functions as F
+
+    name, kind = timed
+    # By the frame, not by its name: the time it came from may have the same.
+    went = frame[identifier(name)] if kind in _TIMES else frame[identifier(name)].try_cast("date")
+    came = came_from.cast(kind if kind in _TIMES else "date")
+    starts = F.expr(f"array({', '.join(edges(kind, cell)[0] for cell in cells)})")
+    # Most rows keep their time or its date; only of others the cells are counted.
+    return guarded(frame, (came == went) | (_up_to(came, starts) == _up_to(went, starts)))
+
+
+def _up_to(time: Column, starts: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.size(F.filter(starts, lambda start: start <= time))
 
 
 def find_time(frame: DataFrame, name: str, grid: Grid, look: Look) -> tuple[str, str]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote
 
 from oncelake.lake.address import Address, is_local, local_path
-from oncelake.work import Outcome, Work, work_document
+from oncelake.lake.log import find_log, statistics_of
+from oncelake.lake.storage import storage
+from oncelake.triggers import find_trigger
+from oncelake.work import BLOCKED, FAILED, LOST, Outcome, Work, work_document
 
+_FAILURES = (BLOCKED, FAILED, LOST)
 _COLUMNS = {
     "at": "timestamp",
     "run": "string",
@@ -26,6 +31,7 @@ _COLUMNS = {
     "seconds": "double",
     "error": "string",
     "code": "string",
+    "trigger": "string",
 }
 
 
@@ -49,22 +55,39 @@ class DeltaLedger:
 
     def entries(self) -> list[dict[str, Any]]:
         """Every entry, oldest first."""
-        from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
+        return self._read(lambda _: True)
 
-        try:
-            found = DeltaTable(self.path).to_pyarrow_table().to_pylist()
-        except TableNotFoundError:
-            return []
+    def failures(self) -> list[dict[str, Any]]:
+        """What failed when it was last tried, or was not tried because something else did; some of it may be done since."""
+        last: dict[tuple[str, ...], dict[str, Any]] = {}
+        for entry in self._read(_tells_failures):
+            if entry["outcome"] in _FAILURES:
+                last[entry["pipeline"], entry["target"], entry["slice"]] = entry
+        return list(last.values())
+
+    def _read(self, wanted: Callable[[Mapping[str, Any]], bool]) -> list[dict[str, Any]]:
+        import pyarrow.parquet as pq
+
+        log = find_log("the ledger", self.path)
+        files = [file["path"] for file in log.files if wanted(file)] if log else []
+        place = storage(self.path)
+        found = [entry for path in files for entry in pq.read_table(place.open(unquote(path))).to_pylist()]
         return sorted(found, key=lambda entry: entry["at"])
 
     def _add(self, entries: Iterable[dict[str, Any]]) -> None:
-        at = datetime.now(UTC)
-        rows = [{"at": at, **entry} for entry in entries]
+        told = {"at": datetime.now(UTC), "trigger": str(find_trigger())}
+        rows = [{**told, **entry} for entry in entries]
         try:
             _append(self.path, rows)
         except Exception as error:  # noqa: BLE001  a journal must never stop the work it tells of
             self._warn(f"the ledger {self.path} could not be written: {error}")
+
+
+def _tells_failures(file: Mapping[str, Any]) -> bool:
+    """Whether a file may tell of a failure, by the least and the greatest outcome in it."""
+    statistics = statistics_of(file)
+    least, most = (statistics.get(edge, {}).get("outcome") for edge in ("minValues", "maxValues"))
+    return least is not None and most is not None and any(least <= outcome <= most for outcome in _FAILURES)
 
 
 def _append(path: str, rows: list[dict[str, Any]]) -> None:
@@ -76,4 +99,6 @@ def _append(path: str, rows: list[dict[str, Any]]) -> None:
     schema = pa.schema([(name, types[kind]) for name, kind in _COLUMNS.items()])
     table = pa.Table.from_pylist(rows, schema=schema)
     # Checkpoints keep opening it cheap; without them every append would read the whole log.
-    write_deltalake(path, table, mode="append", configuration={"delta.checkpointInterval": "100"})
+    settings = {"delta.checkpointInterval": "100"}
+    # A ledger of an earlier version may have fewer columns.
+    write_deltalake(path, table, mode="append", schema_mode="merge", configuration=settings)

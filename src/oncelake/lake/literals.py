@@ -54,17 +54,21 @@ def text_literal(text: str) -> str:
 def inside(column: str, column_type: str, interval: Interval) -> str:
     """The predicate for the rows of an interval; dates and times without a zone are wall-clock times of its zone."""
     name = identifier(column)
+    name = f"TRY_CAST({name} AS DATE)" if column_type == "string" else name
+    start, end = edges(column_type, interval)
+    return f"{name} >= {start} AND {name} < {end}"
+
+
+def edges(column_type: str, interval: Interval) -> tuple[str, str]:
+    """The start and the end of an interval as literals of a column's type."""
     if column_type == "timestamp":
         start, end = (f"TIMESTAMP'{instant_text(instant)}'" for instant in (interval.start, interval.end))
     elif column_type == "timestamp_ntz":
-        start, end = (
-            f"TIMESTAMP_NTZ'{local.replace(tzinfo=None).isoformat()}'"
-            for local in (interval.local_start, interval.local_end)
-        )
+        local = (interval.local_start, interval.local_end)
+        start, end = (f"TIMESTAMP_NTZ'{time.replace(tzinfo=None).isoformat()}'" for time in local)
     else:
         start, end = (f"DATE'{local.date().isoformat()}'" for local in (interval.local_start, interval.local_end))
-        name = name if column_type == "date" else f"TRY_CAST({name} AS DATE)"
-    return f"{name} >= {start} AND {name} < {end}"
+    return start, end
 
 
 def equal(column: str, share: Any) -> str:

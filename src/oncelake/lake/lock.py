@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from oncelake.lake.address import OWN, is_local, local_path
 
@@ -34,7 +34,7 @@ class Busy(Exception):
 
 
 @contextmanager
-def table_lock(lake: str, table: str, patience: float, given_up: Callable[[], bool]) -> Iterator[None]:
+def table_lock(lake: str, table: str, patience: float, given_up: Callable[[], bool], doing: str = "") -> Iterator[None]:
     """Hold a table's lock, waiting for it with patience; Busy when that ran out or `given_up` says it is pointless.
 
     Elsewhere than on local disk there is nothing to hold: there Delta's log store decides.
@@ -48,12 +48,31 @@ def table_lock(lake: str, table: str, patience: float, given_up: Callable[[], bo
         _acquire(file, patience, given_up)
         file.seek(0)
         file.truncate()
-        json.dump(_ourselves(), file)
+        json.dump({**_ourselves(), "doing": doing}, file)
         file.flush()
         yield
         # Only after an orderly end: after an interrupt or a kill our JVM may still be committing.
         file.seek(0)
         file.truncate()
+
+
+def holders(lake: str) -> dict[str, str]:
+    """Who is writing which table of a local lake at this moment, since when, and what."""
+    if not is_local(lake):
+        return {}
+    found = {}
+    for path in sorted((local_path(lake) / OWN / "locks").glob("*.lock")):
+        with path.open("r+") as file:
+            holder = _read(file)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found[unquote(path.stem)] = _shown(holder)
+            else:
+                # Whoever died let go of the lock, but a JVM of theirs may still be committing.
+                if orphans := _orphans(holder):
+                    found[unquote(path.stem)] = f"{_shown(holder)}; it died, its JVM {orphans[0]} is still there"
+    return found
 
 
 def _acquire(file: Any, patience: float, given_up: Callable[[], bool]) -> None:
@@ -91,11 +110,10 @@ def _read(file: Any) -> dict[str, Any]:
 
 
 def _shown(holder: dict[str, Any]) -> str:
-    return (
-        f"process {holder['pid']} on {holder['host']} since {holder['since']}"
-        if "pid" in holder
-        else "it did not say who"
-    )
+    if "pid" not in holder:
+        return "it did not say who"
+    doing = f", at {holder['doing']}" if holder.get("doing") else ""
+    return f"process {holder['pid']} on {holder['host']} since {holder['since']}{doing}"
 
 
 def _jvms() -> list[list[int]]:

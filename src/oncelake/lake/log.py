@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import posixpath
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
-from oncelake.identity import Marker, Whole, app_id
-from oncelake.intervals import Interval, merge_texts
+from oncelake.identity import ASKED, Marker, Whole, app_id
+from oncelake.intervals import Layer, topmost
 from oncelake.lake.checkpoints import Checkpoint, CheckpointFiles, Recorded, newest_checkpoint
 from oncelake.lake.storage import Storage, storage
 from oncelake.work import Commit, Rows
@@ -60,12 +60,16 @@ class TableLog:
                 return entry.commit
         return None
 
-    def done_intervals(self, pipeline: str, target: str) -> list[Interval]:
-        """The intervals a pipeline has done, from the names of its markers."""
-        start = _start(pipeline, target)
-        texts = (name.removeprefix(start) for name in self._of(start))
-        # A slice that is no interval is spelled "whole" or begins with "=".
-        return merge_texts(text for text in texts if text[:1].isdigit())
+    def layers(self, pipeline: str, target: str, asked: bool = False) -> list[Layer]:
+        """The time a pipeline has done here, by markers that name intervals: of those over each other the newest.
+
+        Or, if `asked`, the time it was asked to do again, up to which generation.
+        """
+        start = _start(pipeline, target) + (ASKED if asked else "")
+        spans = ((name, name[len(start) :].partition("..")) for name in self._of(start))
+        # A slice that is no interval is spelled "whole", or begins with "=" or a word.
+        timed = ((name, span) for name, span in spans if span[0][:1].isdigit())
+        return topmost(Layer(span[0], span[2], self.markers[name].version, name) for name, span in timed)
 
     def last_of(self, pipeline: str, target: str) -> datetime | None:
         """When a pipeline last wrote a marker here."""
@@ -244,6 +248,14 @@ def read_log(table: str, path: str) -> TableLog:
     return log
 
 
+def read_log_at(table: str, path: str, version: int) -> TableLog:
+    """The log of a table as it was at a version; CorruptLog if it does not reach back that far any more."""
+    place = storage(path)
+    versions = tuple(found for found in _versions(place.names(LOG)) if found <= version)
+    earlier = [name for name in place.names(LOG) if name[:20].isdigit() and int(name[:20]) <= version]
+    return _replay(table, path, versions, newest_checkpoint(earlier), place)
+
+
 def find_log(table: str, path: str) -> TableLog | None:
     """The log of a table, or None if the table does not exist yet."""
     try:
@@ -261,13 +273,17 @@ def being_created(path: str) -> bool:
 def _find(table: str, path: str) -> TableLog | None:
     place = storage(path)
     names = place.names(LOG)
-    numbers = (name[:-5] for name in names if len(name) == 25 and name.endswith(".json"))
-    versions = tuple(sorted(int(number) for number in numbers if number.isdigit()))
+    versions = _versions(names)
     checkpoint = newest_checkpoint(names)
     if not versions and checkpoint is None:
         _refuse_other_files(table, path, place)
         return None
     return _replay(table, path, versions, checkpoint, place)
+
+
+def _versions(names: Iterable[str]) -> tuple[int, ...]:
+    numbers = (name[:-5] for name in names if len(name) == 25 and name.endswith(".json"))
+    return tuple(sorted(int(number) for number in numbers if number.isdigit()))
 
 
 def _refuse_other_files(table: str, path: str, place: Storage) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oncelake.contracts import Stamp
+from oncelake.identity import Marker
 from oncelake.lake.address import is_local, local_path
 from oncelake.lake.literals import identifier, typed_literal
 from oncelake.lake.session import private
@@ -85,6 +86,22 @@ def partitions_of(frame: DataFrame, columns: tuple[str, ...]) -> list[dict[str, 
 def append(frame: DataFrame, path: str, stamp: Stamp) -> None:
     """Add the rows."""
     _writer(frame, stamp).mode("append").save(path)
+
+
+def mark(session: SparkSession, path: str, stamp: Stamp) -> None:
+    """Commit the stamp and nothing else."""
+    append(session.read.format("delta").load(path).limit(0), path, stamp)
+
+
+def restore(path: str, version: int, markers: Sequence[Marker], facts: str) -> None:
+    """Go back to a version, in one commit that carries many markers: Spark's own takes one at most. Needs no JVM."""
+    from deltalake import CommitProperties, DeltaTable, Transaction
+
+    asked = [Transaction(marker.app_id, marker.version) for marker in markers]
+    table = DeltaTable(str(local_path(path)) if is_local(path) else path)
+    table.restore(
+        version, commit_properties=CommitProperties(custom_metadata={"userMetadata": facts}, app_transactions=asked)
+    )
 
 
 def replace(frame: DataFrame, path: str, predicate: str, stamp: Stamp) -> None:

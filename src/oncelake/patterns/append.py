@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from oncelake.contracts import Log, Writing
 from oncelake.identity import Marker, Slice, marker
-from oncelake.intervals import Grid, Interval
+from oncelake.intervals import Grid, Layer
 from oncelake.lake import verbs
 from oncelake.lake.layout import Columns, checked_layout, checked_target
 from oncelake.lake.targets import ready
@@ -46,9 +46,9 @@ class Append:
         """The slice is in the app id."""
         return marker(pipeline, self.target, slice_, generation)
 
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Layer]:  # noqa: ARG002  contract
         """Every interval has a marker of its own."""
-        return log.done_intervals(pipeline, self.target)
+        return log.layers(pipeline, self.target)
 
     def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
         """Nothing that its name does not say."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from oncelake.contracts import Log, Writing
 from oncelake.errors import EmptyReload
-from oncelake.identity import Marker, Slice, newest_reload, reload_marker
-from oncelake.intervals import Grid, Interval
+from oncelake.identity import Marker, Slice, newest_reload, reload_generation, reload_marker
+from oncelake.intervals import Grid, Layer, instant_text
 from oncelake.lake import verbs
 from oncelake.lake.layout import Columns, checked_layout, checked_target
 from oncelake.lake.targets import ready
@@ -48,11 +48,16 @@ class Overwrite:
         """One app id for all intervals: an older reload is done as soon as a newer one is."""
         return reload_marker(pipeline, self.target, slice_, generation)
 
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:
-        """All intervals up to the newest that was loaded."""
-        recorded = log.recorded(self.marker(pipeline, grid.cell(start), 1).app_id)
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Layer]:
+        """All intervals up to the newest that was loaded; what the earlier ones were is gone, hence no generation."""
+        name = self.marker(pipeline, grid.cell(start), 1).app_id
+        recorded = log.recorded(name)
         newest = None if recorded is None else newest_reload(recorded)
-        return [] if newest is None or newest < start else [Interval(start, grid.after(newest))]
+        if recorded is None or newest is None or newest < start:
+            return []
+        first, last, end = map(instant_text, (start, newest, grid.after(newest)))
+        earlier = [Layer(first, last, 0, name)] if first < last else []
+        return [*earlier, Layer(last, end, reload_generation(recorded), name)]
 
     def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
         """Nothing that its name does not say."""

@@ -11,7 +11,7 @@ from oncelake.caller import declared_at
 from oncelake.contracts import Log, Writing
 from oncelake.errors import BadDeclaration
 from oncelake.identity import Marker, Slice, marker
-from oncelake.intervals import Grid, Interval
+from oncelake.intervals import Grid, Interval, Layer
 from oncelake.lake.frames import find_time
 from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_share, checked_target
 from oncelake.lake.literals import all_of, inside, share
@@ -55,13 +55,17 @@ class ReplaceInterval:
         """It needs intervals."""
         return None if grid else f"replace_interval on {self.target} needs every="
 
+    def timed(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:
+        """The declared one."""
+        return find_time(frame, self.time, writing.grid or Grid("hour"), look_at(writing))
+
     def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
         """The interval is in the app id, so that older intervals are not taken for done."""
         return marker(pipeline, self.target, slice_, generation)
 
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Layer]:  # noqa: ARG002  contract
         """Every interval has a marker of its own."""
-        return log.done_intervals(pipeline, self.target)
+        return log.layers(pipeline, self.target)
 
     def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
         """Nothing that its name does not say."""
@@ -69,9 +73,8 @@ class ReplaceInterval:
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One `replaceWhere` on the interval and the share."""
-        interval, grid = writing.work.slice, writing.grid
-        assert isinstance(interval, Interval)
-        column, kind = find_time(frame, self.time, grid or Grid("hour"), look_at(writing))
+        assert isinstance(writing.work.slice, Interval)
+        column, kind = self.timed(frame, writing)
         ready(frame, writing, self.layout)
-        predicate = all_of([inside(column, kind, interval), *share(self.within)])
-        replace(frame, writing, predicate, (column, *self.within))
+        mine = inside(column, kind, writing.work.slice)
+        replace(frame, writing, all_of([mine, *share(self.within)]), (column, *self.within))

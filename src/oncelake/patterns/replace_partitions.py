@@ -11,7 +11,7 @@ from oncelake.caller import declared_at
 from oncelake.contracts import Log, Writing
 from oncelake.errors import BadDeclaration, NotPartitioned, WrongTimeType
 from oncelake.identity import Marker, Slice, marker
-from oncelake.intervals import Grid, Interval
+from oncelake.intervals import Grid, Interval, Layer
 from oncelake.lake import verbs
 from oncelake.lake.frames import find_column
 from oncelake.lake.layout import Columns, checked_columns, checked_share, checked_target
@@ -70,9 +70,9 @@ class ReplacePartitions:
         """The slice is in the app id."""
         return marker(pipeline, self.target, slice_, generation)
 
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Interval]:  # noqa: ARG002  contract
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Layer]:  # noqa: ARG002  contract
         """Every interval has a marker of its own."""
-        return log.done_intervals(pipeline, self.target)
+        return log.layers(pipeline, self.target)
 
     def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
         """Nothing that its name does not say."""
@@ -95,15 +95,15 @@ class ReplacePartitions:
 
     def _meant(self, frame: DataFrame, names: tuple[str, ...], writing: Writing) -> str | None:
         if isinstance(writing.work.slice, Interval):
-            column, kind = self._time(frame, names, writing)
-            return inside(column, kind, writing.work.slice)
+            return inside(*self.timed(frame, writing), writing.work.slice)
         if self.values is not None:
             return share({names[0]: list(self.values)})[0]
         return one_of(partitions_of(frame, names))
 
-    def _time(self, frame: DataFrame, names: tuple[str, ...], writing: Writing) -> tuple[str, str]:
+    def timed(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:
+        """The partition column that is a time."""
         look = look_at(writing)
-        found = [find_column(frame, name, look) for name in names]
+        found = [find_column(frame, name, look) for name in self.by]
         hourly = writing.grid is not None and writing.grid.every == "hour"
         fitting = [kind for kind in _TIMES if not hourly or kind.startswith("timestamp")]
         timed = [pair for kind in fitting for pair in found if pair[1] == kind]
@@ -116,6 +116,6 @@ class ReplacePartitions:
                 "every": writing.grid.every if writing.grid else "day",
             }
             raise WrongTimeType(
-                column=", ".join(names), type=", ".join(kind for _, kind in found), needs=needs, **facts
+                column=", ".join(self.by), type=", ".join(kind for _, kind in found), needs=needs, **facts
             )
         return timed[0]

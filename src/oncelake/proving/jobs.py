@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import oncelake as once
 from oncelake import points
-from oncelake.contracts import Pins, Reading, Source
+from oncelake.contracts import Pins, Read, Reading, Source
 from oncelake.work import Plan, Planned, Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 class Job(Protocol):
@@ -114,8 +114,9 @@ class _Scattered:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.source, name)
 
-    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> DataFrame:
-        return self.source.read(session, reading, pins).repartition(self.number)
+    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
+        read = self.source.read(session, reading, pins)
+        return lambda slice_: read(slice_).repartition(self.number)
 
 
 def _scattering(project: once.Project, name: str, number: int) -> once.Project:

@@ -68,7 +68,7 @@ def prepare_pipeline(
 def _works(project: Project, name: str, span: Mapping[str, Any], now: datetime) -> list[Planned]:
     """The works to prove on: those asked for, or else the newest that are done, or else the first there are."""
     asked = {key: span.get(key) for key in _OPTIONS}
-    works = list(project.plan(name, **asked, now=now).works)
+    works = list(project.plan(name, **asked, now=now).works)  # type: ignore[arg-type]
     if not works:
         raise Misuse(message=f"nothing of {name} is due, so there is nothing to prove")
     if any(asked.values()):

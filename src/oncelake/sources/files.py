@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from oncelake.caller import declared_at
-from oncelake.contracts import Pins, Reading
+from oncelake.contracts import Pins, Read, Reading
 from oncelake.errors import BadDeclaration, SourceChanged, SourceMissing
 from oncelake.identity import Slice
 from oncelake.intervals import Grid, Interval
 from oncelake.lake.files import Found, digest, escaped, find_files
+from oncelake.work import Weight
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# A range is weighed by the files of about so many of its intervals.
+_SAMPLED = 32
 FORMATS = ("parquet", "json", "csv")
 # A line that does not parse would otherwise become a row of nulls, without a word.
 _OPTIONS = {"json": {"mode": "FAILFAST"}, "csv": {"mode": "FAILFAST", "header": "true"}, "parquet": {}}
@@ -82,6 +85,11 @@ class FilesSource:
         """Only with a placeholder in the path."""
         return any(name is not None for _, name, _, _ in string.Formatter().parse(self.path))
 
+    @property
+    def time(self) -> str | None:
+        """None: the path says it, not a column."""
+        return None
+
     def problem(self, grid: Grid | None) -> str | None:
         """A placeholder means nothing without intervals."""
         if self.by_interval and grid is None:
@@ -93,16 +101,44 @@ class FilesSource:
         return find_files(self._pattern(reading))
 
     def pin(self, reading: Reading) -> Pins:
-        """How many files there are now, and a digest of their names, sizes and times."""
-        found = self.found(reading)
+        """How many files there are now, and a digest of their names, sizes and times; of a range for each interval."""
+        cells = self.cells(reading)
+        if len(cells) > 1:
+            pins = {cell.slice.text: self.pin(cell) for cell in cells}
+            count = sum(each["count"] for each in pins.values())
+            return {
+                "files": self.path,
+                "count": count,
+                "digests": {text: each["digest"] for text, each in pins.items()},
+            }
+        found = self.found(cells[0])
         if not found and self.missing == "error":
-            raise SourceMissing(**self._facts(reading))
-        return self._pins(found, reading)
+            raise SourceMissing(**self._facts(cells[0]))
+        return self._pins(found, cells[0])
 
-    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> DataFrame:
-        """The rows of the files, if they are still those that were pinned; none where none are there and that is fine."""
+    def cells(self, reading: Reading) -> list[Reading]:
+        """What is read, interval by interval: each has a path of its own."""
+        if not isinstance(reading.slice, Interval) or reading.grid is None or not self.by_interval:
+            return [reading]
+        cells = reading.grid.cells(reading.slice.start, reading.slice.end)
+        return [replace(reading, slice=cell) for cell in cells]
+
+    def look(self, reading: Reading) -> FilesSight:
+        """By the files there are now."""
+        return FilesSight(self, reading)
+
+    def pinned(self, reading: Reading, pins: Pins) -> str | None:
+        """The digest of an interval in the pins, be they of it alone or of a range."""
+        found: str | None = pins.get("digests", {}).get(reading.slice.text, pins.get("digest"))
+        return found
+
+    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
+        """The rows of a slice's files, if they are still those that were pinned; none where none are there and that is fine."""
+        return lambda slice_: self._rows(session, replace(reading, slice=slice_), pins)
+
+    def _rows(self, session: SparkSession, reading: Reading, pins: Pins) -> DataFrame:
         found = self.found(reading)
-        if self._pins(found, reading)["digest"] != pins["digest"]:
+        if self._pins(found, reading)["digest"] != self.pinned(reading, pins):
             raise SourceChanged(**self._facts(reading))
         if found:
             return self._load(session, found, self.schema)
@@ -136,3 +172,25 @@ class FilesSource:
     def _anywhere(self) -> str:
         parts = string.Formatter().parse(self.path)
         return "".join(text + ("" if name is None else "*") for text, name, _, _ in parts)
+
+
+@dataclass(frozen=True)
+class FilesSight:
+    """What the folders of intervals show."""
+
+    source: FilesSource
+    reading: Reading
+
+    def weigh(self, interval: Interval) -> Weight:
+        """By the sizes of the files; of a long range by those of a few intervals."""
+        cells = self.source.cells(replace(self.reading, slice=interval))
+        some = cells[:: max(1, len(cells) // _SAMPLED)]
+        size = sum(file.size for cell in some for file in self.source.found(cell))
+        return Weight(bytes=round(size * len(cells) / len(some)))
+
+    def changed(self, interval: Interval, pins: Pins) -> str | None:
+        """By the digests of what is there now and was there then."""
+        for cell in self.source.cells(replace(self.reading, slice=interval)):
+            if digest(self.source.found(cell), cell.place.file("")) != self.source.pinned(cell, pins):
+                return f"the files of {cell.slice} at {self.source.path} are others now"
+        return None

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from oncelake.caller import declared_at
-from oncelake.contracts import Pins, Reading
+from oncelake.contracts import Pins, Read, Reading
 from oncelake.errors import BadDeclaration
 from oncelake.identity import table_name_problem
 from oncelake.intervals import Grid, Interval
 from oncelake.lake.frames import Look, find_time
 from oncelake.lake.layout import Columns, checked_columns
 from oncelake.lake.literals import inside
-from oncelake.lake.log import read_log
+from oncelake.lake.log import TableLog, find_log, read_log
+from oncelake.lake.spread import TimeColumn, touched, weigh
 from oncelake.lake.verbs import table_at
+from oncelake.work import Weight
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,14 +70,17 @@ class TableSource:
         log = read_log(self.name, reading.place.table(self.name))
         return {"table": self.name, "version": log.version, "id": log.metadata.get("id")}
 
-    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> DataFrame:
-        """The rows of the slice, as of the pinned version."""
-        rows = self._sliced(table_at(session, reading.place.table(self.name), pins["version"]), reading)
-        if not self.latest:
-            return rows
-        from oncelake.keyed.latest import latest
+    def look(self, reading: Reading) -> TableSight:
+        """By the log it has now."""
+        log = find_log(self.name, reading.place.table(self.name))
+        zone = reading.grid.zone if reading.grid else "UTC"
+        return TableSight(self.name, log, TimeColumn.of(log, self.time, zone) if log and self.time else None)
 
-        return latest(rows, *self.latest)
+    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
+        """The rows of a slice, as of the pinned version."""
+        # Delta computes the state of an older version anew whenever it is asked for: once for all slices.
+        whole = table_at(session, reading.place.table(self.name), pins["version"])
+        return lambda slice_: self._latest(self._sliced(whole, replace(reading, slice=slice_)))
 
     def _sliced(self, frame: DataFrame, reading: Reading) -> DataFrame:
         if self.time is None or reading.grid is None or not isinstance(reading.slice, Interval):
@@ -81,3 +88,48 @@ class TableSource:
         look = Look(f"table {self.name}", reading.pipeline, reading.where)
         column, kind = find_time(frame, self.time, reading.grid, look)
         return frame.where(inside(column, kind, reading.slice))
+
+    def _latest(self, rows: DataFrame) -> DataFrame:
+        if not self.latest:
+            return rows
+        from oncelake.keyed.latest import latest
+
+        return latest(rows, *self.latest)
+
+
+@dataclass(frozen=True)
+class TableSight:
+    """What the log of a table says of the rows of intervals."""
+
+    name: str
+    log: TableLog | None
+    column: TimeColumn | None
+
+    def weigh(self, interval: Interval) -> Weight:
+        """By the statistics of its files."""
+        return weigh(self.log, self.column, interval) if self.log and self.column else Weight()
+
+    def changed(self, interval: Interval, pins: Pins) -> str | None:
+        """By the statistics of the files that came and went since the pinned version."""
+        if self.log is None or self.column is None:
+            return None
+        if self.log.metadata.get("id") != pins.get("id"):
+            return f"{self.name} was made anew"
+        for version in self.log.commits[bisect_right(self.log.commits, pins["version"]) :]:
+            found = self._touched(version)
+            if found is None or any(part.overlaps(interval) for part in found):
+                got = "may have got" if found is None else "got"
+                return f"{self.name} {got} other rows for it in version {version}"
+        return None
+
+    @cached_property
+    def _seen(self) -> dict[int, list[Interval] | None]:
+        return {}
+
+    def _touched(self, version: int) -> list[Interval] | None:
+        """The time a commit touched; asked for every interval, so each commit is read once."""
+        assert self.log is not None
+        assert self.column is not None
+        if version not in self._seen:
+            self._seen[version] = touched(self.log.entry(version), self.column)
+        return self._seen[version]

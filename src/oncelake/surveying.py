@@ -1,0 +1,121 @@
+"""What a plan is made from, gathered from the lake without a JVM: logs, pins, how much there is to read, what is stale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from oncelake.code import code_fingerprint
+from oncelake.contracts import Log, Pattern, Reading, Sight
+from oncelake.errors import OncelakeError
+from oncelake.identity import Slice, Whole
+from oncelake.intervals import Interval, Layer, parse_interval
+from oncelake.lake.address import Address
+from oncelake.lake.log import TableLog, find_log
+from oncelake.pipelines import Pipeline
+from oncelake.planning import Known
+from oncelake.work import STALE, Request, Weight
+
+# Whether what is done is stale is asked of the newest works of a target only, unless all that is stale is asked for:
+# each has to be looked up in its commit.
+NEWEST = 100
+
+
+def survey(
+    pipelines: Mapping[str, Pipeline],
+    chosen: Iterable[Pipeline],
+    address: Address,
+    request: Request,
+    failed: Mapping[str, list[Interval]],
+) -> Known:
+    """What is known of the lake, as far as the chosen pipelines need it."""
+    chosen = list(chosen)
+    wanted = {table for pipeline in chosen for table in pipeline.writes_tables | pipeline.reads_tables}
+    owned = {table for pipeline in pipelines.values() for table in pipeline.writes_tables}
+    logs: dict[str, Log | None] = {table: find_log(table, address.table(table)) for table in wanted & owned}
+    sights = _Sights(address)
+    return Known(
+        logs,
+        {pipeline.name: pins_now(pipeline, address) for pipeline in chosen if pipeline.grid is None},
+        sights.weigh,
+        _Staleness(logs, sights, everything=request.only == STALE).reason,
+        failed,
+    )
+
+
+def pins_now(pipeline: Pipeline, address: Address) -> Mapping[str, Any] | None:
+    """What a pipeline without intervals would read now; None if something of it is missing, which the run will say."""
+    reading = reading_of(pipeline, Whole(), address)
+    with suppress(OncelakeError):
+        return {name: dict(source.pin(reading)) for name, source in pipeline.reads.items()}
+    return None
+
+
+def reading_of(pipeline: Pipeline, slice_: Slice, address: Address) -> Reading:
+    """What the sources of a pipeline are asked to read."""
+    return Reading(pipeline.name, slice_, pipeline.grid, address, pipeline.where)
+
+
+class _Sights:
+    """What the sources of pipelines show of themselves, each looked at once."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._seen: dict[str, dict[str, Sight]] = {}
+
+    def of(self, pipeline: Pipeline) -> dict[str, Sight]:
+        """The sources of a pipeline that are read by interval."""
+        if pipeline.name not in self._seen:
+            reading = reading_of(pipeline, Whole(), self.address)
+            timed = {name: source for name, source in pipeline.reads.items() if source.by_interval}
+            seen = self._seen[pipeline.name] = {}
+            for name, source in timed.items():
+                with suppress(OncelakeError):  # what cannot be looked at cannot be read either, and the run will say so
+                    seen[name] = source.look(reading)
+        return self._seen[pipeline.name]
+
+    def weigh(self, pipeline: Pipeline, interval: Interval) -> Weight:
+        """How much a pipeline would read for an interval: unknown as soon as one of its sources does not know."""
+        weights = [sight.weigh(interval) for sight in self.of(pipeline).values()]
+        sizes, rows = [weight.bytes for weight in weights], [weight.rows for weight in weights]
+        return Weight(_sum(sizes), _sum(rows))
+
+
+class _Staleness:
+    """Whether what is done was made from other inputs, or by other code, than there are now."""
+
+    def __init__(self, logs: Mapping[str, Log | None], sights: _Sights, everything: bool) -> None:
+        self.logs, self.sights, self.everything = logs, sights, everything
+        self.newest = cache(self._newest)
+        self.code = cache(code_fingerprint)
+
+    def reason(self, pipeline: Pipeline, pattern: Pattern, layer: Layer) -> str | None:
+        """Why a layer is stale; None if it is not, or its commit is not there any more to say."""
+        log = self.logs.get(pattern.target)
+        if not isinstance(log, TableLog) or layer.name not in self.newest(pipeline.name, pattern.target):
+            return None
+        commit = log.commit(layer.name)
+        if commit is None:
+            return None
+        pins = commit.facts.get("pins") or {}
+        interval = parse_interval(f"{layer.start}..{layer.end}")
+        for name, sight in self.sights.of(pipeline).items():
+            if name in pins and (reason := sight.changed(interval, pins[name])):
+                return reason
+        made_by, now = commit.facts.get("code"), self.code(pipeline.function)
+        return "its code changed" if made_by and now and made_by != now else None
+
+    def _newest(self, pipeline: str, target: str) -> set[str]:
+        log = self.logs[target]
+        assert isinstance(log, TableLog)
+        names = [layer.name for layer in log.layers(pipeline, target)]
+        if not self.everything:
+            names = sorted(names, key=lambda name: log.markers[name].updated_ms or 0)[-NEWEST:]
+        return set(names)
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if counts and len(known) == len(counts) else None
