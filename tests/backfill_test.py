@@ -257,3 +257,21 @@ def test_late_rows_are_taken_up_by_themselves_within_the_lookback(tmp_path, spar
     report = project.run("orders", **SPAN)
     assert [work.outcome for work in report.works] == ["already_done", "already_done", "committed"]
     assert ids(tmp_path) == [0, 1, 2, 100, 101, 102, 200]
+
+
+# At once
+
+
+@pytest.mark.parametrize("writes", ["replace_interval, partitioned", "replace_partitions", "replace_interval"])
+def test_slices_at_once_give_what_one_after_another_would(tmp_path, spark, writes):
+    root = orders_project(tmp_path, WRITES[writes])
+    source = (root / "pipelines.py").read_text()
+    (root / "pipelines.py").write_text(source.replace("writes=", "together=False, writes="))
+    (root / "landing" / DAYS[1] / "orders.json").write_text("no json")
+    project = once.open(root, spark=spark)
+    report = project.run("orders", jobs=3, **SPAN)
+    assert [work.outcome for work in report.works] == ["committed", "failed", "committed"]
+    land(tmp_path, DAYS[1], orders_of(DAYS[1]))
+    assert project.run("orders", jobs=3, **SPAN).outcome == "done"
+    assert ids(tmp_path) == [0, 1, 2, 100, 101, 102, 200, 201, 202]
+    assert commits(tmp_path) == 3

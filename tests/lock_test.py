@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from oncelake.lake.lock import Busy, table_lock
+from oncelake.lake.lock import Busy, holders, table_lock
 
 TABLE = "silver.orders"
 SCRIPT = """
@@ -264,7 +264,11 @@ def test_a_lake_may_be_a_file_uri(tmp_path):
         pass
 
 
-def test_there_is_nothing_to_hold_elsewhere_than_on_local_disk(tmp_path, monkeypatch):
+def test_a_store_that_does_not_answer_keeps_nobody_from_working(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with hold("s3a://bucket/lake"), hold("s3a://bucket/lake"):
+    here = {"ENDPOINT": "http://127.0.0.1:9", "ALLOW_HTTP": "true", "ACCESS_KEY_ID": "-", "SECRET_ACCESS_KEY": "-"}
+    for name, value in here.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    with pytest.warns(UserWarning, match="no lease on silver.orders"), hold("s3a://bucket/lake"):
         assert list(tmp_path.iterdir()) == []
+    assert holders("s3a://bucket/lake") == {}

@@ -84,9 +84,9 @@ class Project:
         known = survey(self.pipelines, choose(self.pipelines, names), self.address, request, failed)
         return make_plan(self.pipelines, known, request)
 
-    def run(self, *names: str, watcher: Watcher | None = None, **asked: Unpack[Asked]) -> Report:
+    def run(self, *names: str, watcher: Watcher | None = None, jobs: int = 1, **asked: Unpack[Asked]) -> Report:
         """Do what is due (or the date, or the range) and is not done. Works that fail are reported, not raised."""
-        return self.carry_out(self.plan(*names, **asked), watcher)
+        return self.carry_out(self.plan(*names, **asked), watcher, jobs)
 
     def restatement(self, name: str, *, downstream: bool = False, **asked: Unpack[Asked]) -> list[Ask]:
         """What `restate` would do again, and in which generation."""
@@ -124,14 +124,14 @@ class Project:
         known = survey(self.pipelines, choose(self.pipelines, names), self.address, request, {})
         return carry_out(make_plan(self.pipelines, known, request), self.pipelines, ring)
 
-    def carry_out(self, plan: Plan, watcher: Watcher | None = None) -> Report:
-        """Do what a plan says. Works that fail are reported, not raised."""
+    def carry_out(self, plan: Plan, watcher: Watcher | None = None, jobs: int = 1) -> Report:
+        """Do what a plan says, so many slices at once. Works that fail are reported, not raised."""
         from oncelake.running import carry_out
 
         watcher = watcher or Silent()
         if self.address.one_driver_only and plan.to_do:
             watcher.warn(f"{self.address.lake}: Delta's log store for S3 keeps only one driver safe; run one at a time")
-        return carry_out(plan, self.pipelines, self._ring(watcher))
+        return carry_out(plan, self.pipelines, replace(self._ring(watcher), jobs=jobs))
 
     def _ring(self, watcher: Watcher) -> Ring:
         from oncelake.attempts import Ring

@@ -45,6 +45,9 @@ class Ring:
     watcher: Watcher
     patience: float
     logs: Mapping[str, Log | None] = field(default_factory=dict)
+    # So many slices at once, where they do not get in each other's way; and the tables whose lock the run holds for them.
+    jobs: int = 1
+    held: frozenset[str] = frozenset()
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
 
@@ -122,7 +125,7 @@ def _try_once(pipeline: Pipeline, works: list[Work], finished: dict[str, Outcome
     # Before the lock: it notes the JVMs there are when it is taken, and one it does not know of outlives a kill unseen.
     session = ring.session() if pipeline.grid is None else in_zone(ring.session(), pipeline.grid.zone)
     with ExitStack() as held:
-        _claim(works, held, ring)
+        claim([work for work in works if work.target not in ring.held], held, ring)
         settled = {work.target: settle(work, ring.address.table(work.target), None) for work in works}
         finished |= {work.target: outcome_of(work, settled[work.target]) for work in works if settled[work.target].done}
         left = [work for work in works if work.target not in finished]
@@ -143,13 +146,14 @@ def _try_once(pipeline: Pipeline, works: list[Work], finished: dict[str, Outcome
             raise
 
 
-def _claim(works: list[Work], held: ExitStack, ring: Ring) -> None:
+def claim(works: list[Work], held: ExitStack, ring: Ring) -> None:
     """Take the lock of every target, always in the same order; stop waiting when somebody else has done the work."""
 
     def all_done() -> bool:
         return all(settle(work, ring.address.table(work.target), None).done for work in works)
 
-    for work in sorted(works, key=lambda work: work.target):
+    by_target = {work.target: work for work in works}
+    for _, work in sorted(by_target.items()):
         try:
             doing = f"{work.pipeline} {work.slice}"
             held.enter_context(table_lock(ring.address.lake, work.target, ring.patience, all_done, doing))

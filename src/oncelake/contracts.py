@@ -178,6 +178,10 @@ class Ranged(Protocol):
         """The column of the frame, and its type, that says to which interval a row belongs."""
         ...
 
+    def apart(self, log: Log | None) -> bool:
+        """Whether intervals lie in partitions of their own, so that works at the same time do not conflict."""
+        ...
+
 
 class Ledger(Protocol):
     """A journal for people. Losing it loses no truth, and failing it fails no run."""

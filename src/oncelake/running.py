@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import groupby
 
-from oncelake.attempts import Ring, Split, attempt, failure_of, outcome_of, skipped
-from oncelake.errors import Blocked, WorkFailed
+from oncelake.attempts import Ring, Split, attempt, claim, failure_of, outcome_of, skipped
+from oncelake.contracts import Ranged
+from oncelake.errors import Blocked, Lost, WorkFailed
 from oncelake.identity import Slice, Whole
 from oncelake.interrupts import listening
 from oncelake.intervals import Interval, subtract
+from oncelake.lake.log import find_log
+from oncelake.lake.session import cancel
 from oncelake.lake.upkeep import keep_up
 from oncelake.pipelines import Pipeline
 from oncelake.points import reach
@@ -26,17 +31,58 @@ def carry_out(plan: Plan, pipelines: Mapping[str, Pipeline], ring: Ring) -> Repo
     outcomes: list[Outcome] = []
     ring.watcher.planned(plan)
     with listening() as heard:
-        for _, group in groupby(plan.works, key=lambda item: (item.work.pipeline, item.work.slice)):
-            items = list(group)
-            pipeline = pipelines[items[0].work.pipeline]
+        for slices in _batches(plan, pipelines, ring):
             try:
                 if heard:
                     return Report(ring.run, tuple(outcomes), interrupted=True)
-                outcomes += _carry_out(pipeline, items, outcomes, pipelines, ring)
+                outcomes += _batch(slices, outcomes, pipelines, ring)
             except KeyboardInterrupt:
-                outcomes += _after_interrupt(items, ring)
+                outcomes += _after_interrupt([item for items in slices for item in items], ring)
                 return Report(ring.run, tuple(outcomes), interrupted=True)
     return Report(ring.run, tuple(outcomes))
+
+
+def _batches(plan: Plan, pipelines: Mapping[str, Pipeline], ring: Ring) -> Iterator[list[list[Planned]]]:
+    """The slices of a plan in their order: one by one, or as many at once as was asked for and does not conflict."""
+    for name, works in groupby(plan.works, key=lambda item: item.work.pipeline):
+        slices = [list(group) for _, group in groupby(works, key=lambda item: item.work.slice)]
+        at_once = ring.jobs if ring.jobs > 1 and _apart(pipelines[name], ring) else 1
+        yield from (slices[first : first + at_once] for first in range(0, len(slices), at_once))
+
+
+def _apart(pipeline: Pipeline, ring: Ring) -> bool:
+    """Whether the slices of a pipeline lie in partitions of their own; else they only conflict with each other."""
+    apart = all(
+        isinstance(pattern, Ranged) and pattern.apart(find_log(pattern.target, ring.address.table(pattern.target)))
+        for pattern in pipeline.writes
+    )
+    if not apart:
+        ring.watcher.warn(f"{pipeline.name}: one slice after another; its tables are not partitioned by them")
+    return apart
+
+
+def _batch(
+    slices: list[list[Planned]], earlier: list[Outcome], pipelines: Mapping[str, Pipeline], ring: Ring
+) -> list[Outcome]:
+    """What comes of some slices of a pipeline, at once if they are several."""
+    pipeline = pipelines[slices[0][0].work.pipeline]
+    works = [item.work for items in slices for item in items if item.action == "run"]
+    if len(slices) == 1 or not works:
+        return [outcome for items in slices for outcome in _carry_out(pipeline, items, earlier, pipelines, ring)]
+    ring.session()  # before the lock, which notes the JVMs there are
+    with ExitStack() as held:
+        try:
+            claim(works, held, ring)
+        except Lost as lost:
+            return [_told(failure_of(work, lost, None, 0.0), ring) for work in works]
+        ring = replace(ring, held=frozenset(pipeline.writes_tables))
+        with ThreadPoolExecutor(len(slices)) as pool:
+            found = [pool.submit(_carry_out, pipeline, items, earlier, pipelines, ring) for items in slices]
+            try:
+                return [outcome for future in found for outcome in future.result()]
+            except KeyboardInterrupt:
+                cancel(ring.session())
+                raise
 
 
 def _carry_out(

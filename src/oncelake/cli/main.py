@@ -161,11 +161,18 @@ def init(folder: str) -> None:
 @cli.command()
 @click.option("--yes", is_flag=True, help="Do not ask before a great many commits.")
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, help="So many slices at once, if partitioned by them.")
 @_choice_options
 @_range_options
 @_project_options
 def run(
-    project: once.Project, shown: output.Output, names: tuple[str, ...], yes: bool, dry_run: bool, **asked: Any
+    project: once.Project,
+    shown: output.Output,
+    names: tuple[str, ...],
+    yes: bool,
+    dry_run: bool,
+    jobs: int,
+    **asked: Any,
 ) -> int:
     """Do everything due (or the range), upstream first; what is done already is skipped."""
     planned = project.plan(*names, **_checked(asked))
@@ -175,7 +182,7 @@ def run(
     if not yes:
         _confirm_many(planned)
     with shown.progress() as progress:
-        report = project.carry_out(planned, progress)
+        report = project.carry_out(planned, progress, jobs)
     return shown.report(report)
 
 

@@ -12,14 +12,16 @@ import json
 import os
 import socket
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 from oncelake.lake.address import OWN, is_local, local_path
+from oncelake.lake.lease import acquire, kept, leases, turns_of
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
 
@@ -37,10 +39,11 @@ class Busy(Exception):
 def table_lock(lake: str, table: str, patience: float, given_up: Callable[[], bool], doing: str = "") -> Iterator[None]:
     """Hold a table's lock, waiting for it with patience; Busy when that ran out or `given_up` says it is pointless.
 
-    Elsewhere than on local disk there is nothing to hold: there Delta's log store decides.
+    Elsewhere than on local disk it is a lease, which runs out by itself.
     """
     if not is_local(lake):
-        yield
+        with _leased(lake, table, patience, given_up, {**_ourselves(), "doing": doing}):
+            yield
         return
     folder = local_path(lake) / OWN / "locks"
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,9 +59,29 @@ def table_lock(lake: str, table: str, patience: float, given_up: Callable[[], bo
         file.truncate()
 
 
+@contextmanager
+def _leased(
+    lake: str, table: str, patience: float, given_up: Callable[[], bool], holder: dict[str, Any]
+) -> Iterator[None]:
+    turns = turns_of(lake, table)
+    number: int | None = 0
+    found: dict[str, Any] = {}
+    if turns is not None:
+        try:
+            number, found = acquire(turns, holder, patience, given_up)
+        except Exception as error:  # noqa: BLE001  whatever the store says: a lease only spares work
+            warnings.warn(f"{lake}: no lease on {table}, others may do the same in vain: {error}", stacklevel=2)
+    if number is None:
+        raise Busy(_shown(found))
+    with kept(turns, number, holder) if turns and number else nullcontext():
+        yield
+
+
 def holders(lake: str) -> dict[str, str]:
-    """Who is writing which table of a local lake at this moment, since when, and what."""
+    """Who is writing which table of a lake at this moment, since when, and what."""
     if not is_local(lake):
+        with suppress(Exception):  # a store that does not answer will be told by whoever reads its tables
+            return {table: _shown(holder) for table, holder in leases(lake).items()}
         return {}
     found = {}
     for path in sorted((local_path(lake) / OWN / "locks").glob("*.lock")):

@@ -59,6 +59,11 @@ class ReplaceInterval:
         """The declared one."""
         return find_time(frame, self.time, writing.grid or Grid("hour"), look_at(writing))
 
+    def apart(self, log: Log | None) -> bool:
+        """If the table is partitioned by the time column."""
+        columns = log.partitioned_by if log else self.layout.partition_by
+        return self.time.casefold() in {name.casefold() for name in columns}
+
     def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
         """The interval is in the app id, so that older intervals are not taken for done."""
         return marker(pipeline, self.target, slice_, generation)

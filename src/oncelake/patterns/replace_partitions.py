@@ -66,6 +66,10 @@ class ReplacePartitions:
             return f"replace_partitions on {self.target}: values= are the same for every interval; leave every= or values= out"
         return None
 
+    def apart(self, log: Log | None) -> bool:  # noqa: ARG002  contract
+        """Always."""
+        return True
+
     def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
         """The slice is in the app id."""
         return marker(pipeline, self.target, slice_, generation)

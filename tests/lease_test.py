@@ -1,0 +1,94 @@
+"""Leases where no kernel keeps a lock: taken by one, given back, run out, renewed. On a folder, by the library for object stores."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from oncelake.lake.lease import Turns, acquire, kept, leases, turns_of
+
+ME, OTHER = {"pid": 1, "host": "one", "since": "now"}, {"pid": 2, "host": "two", "since": "now"}
+RUNNER = """
+import sys
+from oncelake.lake.lease import acquire, turns_of
+
+number, _ = acquire(turns_of(sys.argv[1], "t"), {"pid": sys.argv[2]}, 0, lambda: False)
+print(number)
+"""
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return f"file://{tmp_path}"
+
+
+def no():
+    return False
+
+
+def test_a_lease_is_taken_by_one_and_given_back(lake):
+    turns = turns_of(lake, "silver.orders")
+    number, _ = acquire(turns, ME, 0, no)
+    with kept(turns, number, ME):
+        assert leases(lake)["silver.orders"]["host"] == "one"
+        taken, holder = acquire(turns, OTHER, 0, no)
+        assert (taken, holder["host"]) == (None, "one")
+    assert leases(lake) == {}
+    assert acquire(turns, OTHER, 0, no)[0] == number + 1
+
+
+def test_waiting_ends_when_it_is_pointless(lake):
+    turns = turns_of(lake, "t")
+    acquire(turns, ME, 0, no)
+    asked = []
+    assert acquire(turns, OTHER, 600, lambda: bool(asked.append(1)) or len(asked) > 2)[0] is None
+    assert len(asked) == 3
+
+
+def test_a_lease_of_somebody_dead_runs_out_and_one_in_use_is_renewed(lake):
+    turns = turns_of(lake, "t")
+    number, _ = acquire(turns, ME, 0, no)
+    turns.keep(number, ME, 0.2)
+    assert acquire(turns, OTHER, 60, no)[0] == number + 1
+    turns.keep(number + 1, OTHER, 0.3)
+    with kept(turns, number + 1, OTHER, length=0.3):
+        until = turns.newest()[1]["until"]
+        while turns.newest()[1]["until"] <= until:
+            time.sleep(0.01)
+        assert acquire(turns, ME, 0, no)[0] is None
+
+
+def test_of_many_at_once_one_takes_a_turn(lake):
+    turns = turns_of(lake, "t")
+    start, taken = threading.Barrier(8), []
+
+    def take(me):
+        start.wait()
+        taken.append(turns.take(1, {"pid": me}))
+
+    threads = [threading.Thread(target=take, args=(me,)) for me in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == [False] * 7 + [True]
+
+
+def test_of_many_processes_one_takes_a_turn(lake):
+    command = [sys.executable, "-c", RUNNER, lake]
+    runners = [subprocess.Popen([*command, str(n)], stdout=subprocess.PIPE, text=True) for n in range(4)]
+    answers = sorted(runner.communicate()[0].strip() for runner in runners)
+    assert answers == ["1", "None", "None", "None"]
+
+
+def test_a_turn_that_is_being_written_is_nobodys_yet(tmp_path, lake):
+    turns = turns_of(lake, "t")
+    assert isinstance(turns, Turns)
+    folder = tmp_path / turns.folder
+    folder.mkdir(parents=True)
+    (folder / "00000007.json").write_text("{")
+    assert turns.newest() == (7, {})
+    assert acquire(turns, ME, 0, no)[0] == 8
+    assert sorted(file.name for file in folder.iterdir()) == ["00000008.json"]
