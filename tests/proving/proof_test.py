@@ -39,7 +39,7 @@ def everything(folder):
 SHARED = {
     "replace_interval": ("twice", "restate", "recovery"),
     "replace_interval, partitioned": ("order", "reader"),
-    "replace_partitions": ("layout", "late"),
+    "replace_partitions": ("layout", "late", "together"),
     "overwrite": ("lost", "order"),
     "append": ("fault", "race"),
     "merge": ("order",),

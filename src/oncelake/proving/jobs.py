@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import oncelake as once
 from oncelake import points
 from oncelake.contracts import Pins, Read, Reading, Source
-from oncelake.work import Plan, Planned, Report
+from oncelake.work import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,11 +97,11 @@ class PipelineJob:
         if number := ask.get("scatter"):
             project = _scattering(project, self.name, number)
         now = datetime.fromisoformat(self.spec["now"])
-        reports = []
-        for start, end in ask["spans"]:
-            plan = project.plan(self.name, start=start, end=end, now=now)
-            reports.append(project.carry_out(_next_generation(plan, project) if ask.get("restate") else plan))
-        return reports
+        if ask.get("restate"):
+            starts, ends = zip(*ask["spans"], strict=True)
+            whole = {"start": min(starts), "end": max(ends)} if starts[0] else {}
+            return [project.restate(self.name, now=now, **whole)]
+        return [project.run(self.name, start=start, end=end, now=now) for start, end in ask["spans"]]
 
 
 @dataclass(frozen=True)
@@ -125,17 +125,6 @@ def _scattering(project: once.Project, name: str, number: int) -> once.Project:
     scattering = copy(project)
     scattering.pipelines = {**project.pipelines, name: replace(pipeline, reads=reads)}
     return scattering
-
-
-def _next_generation(plan: Plan, project: once.Project) -> Plan:
-    """The same works, meant to be done again."""
-
-    def lifted(item: Planned) -> Planned:
-        pattern, number = project.pipelines[item.pipeline].pattern(item.target), item.generation + 1
-        marker = pattern.marker(item.pipeline, item.work.slice, number)
-        return Planned(replace(item.work, generation=number, marker=marker), "run", "restated")
-
-    return replace(plan, works=tuple(lifted(item) for item in plan.works))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from oncelake.proving.calls import Act, read_journal
 from oncelake.proving.images import Folders, Image, Tree, check_complete, images, names, restore, scan
 from oncelake.proving.trial import Setting, Trial
 from oncelake.proving.verdict import Violation
-from oncelake.work import ALREADY_DONE, COMMITTED
+from oncelake.work import ALREADY_DONE, COMMITTED, LOST
 
 DONE = (COMMITTED, ALREADY_DONE)
 
@@ -89,10 +89,11 @@ class Laboratory:
         return self.asked(by or self.main, spans, **ask)["works"]  # type: ignore[no-any-return]
 
     def rerun(self) -> list[dict[str, Any]]:
-        """Run the job to its end: where it may fail, the last of three runs counts."""
+        """Run the job to its end: where it may fail, or lost to somebody who is still at it, the last of three runs counts."""
         works = self.run()
         for _ in range(2):
-            if self.job.may_fail and any(work["outcome"] not in DONE for work in works):
+            unsaid = [work for work in works if work["outcome"] not in DONE]
+            if unsaid and (self.job.may_fail or all(work["outcome"] == LOST for work in unsaid)):
                 works = self.run()
         return works
 

@@ -10,15 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oncelake.calling import cells_of
 from oncelake.contracts import Reading
 from oncelake.errors import Misuse
+from oncelake.identity import Slice
+from oncelake.intervals import Interval, instant_text
 from oncelake.lake.address import is_local
 from oncelake.lake.session import session_defaults
 from oncelake.proving.images import Folders
 from oncelake.proving.laboratory import Subjected
 from oncelake.proving.views import View, make_views
 from oncelake.sources.files import FilesSource
-from oncelake.work import Planned
 
 if TYPE_CHECKING:
     from oncelake.api import Project
@@ -34,7 +36,7 @@ def prepare_pipeline(
     """A pipeline: its targets are written to a lake in the sandbox, whatever else it reads is read where it is."""
     lake, pipeline = sandbox / "lake", project.pipelines[name]
     now = span.get("now") or datetime.now(UTC)
-    works = _works(project, name, span, now)
+    slices = _slices(project, name, span, now)
     inside = project.in_sandbox(str(lake), name).address
     spec = {
         "kind": "pipeline",
@@ -49,15 +51,15 @@ def prepare_pipeline(
     job = Subjected(
         spec=spec,
         name=name,
-        scope=" … ".join(dict.fromkeys((works[0].slice, works[-1].slice))),
-        spans=tuple(dict.fromkeys((item.start, item.end) for item in works)),
+        scope=" … ".join(dict.fromkeys((str(slices[0]), str(slices[-1])))),
+        spans=tuple(_span(slice_) for slice_ in slices),
         tables={table: Path(inside.table(table)) for table in sorted(pipeline.writes_tables)},
         replaces=all(pattern.replaces for pattern in pipeline.writes),
         restates=all(pattern.restates for pattern in pipeline.writes),
         may_fail=False,
         redoes=pipeline.grid is None,
         threads=True,
-        early=partial(_early, project, name, works, sandbox / "early"),
+        early=partial(_early, project, name, slices, sandbox / "early"),
         command=f"oncelake prove {shlex.quote(name)}{''.join(options)}",
         again=f"oncelake run {shlex.quote(name)}",
         exclude=exclude,
@@ -65,30 +67,39 @@ def prepare_pipeline(
     return job, Folders((str(lake),), (lake,))
 
 
-def _works(project: Project, name: str, span: Mapping[str, Any], now: datetime) -> list[Planned]:
-    """The works to prove on: those asked for, or else the newest that are done, or else the first there are."""
+def _slices(project: Project, name: str, span: Mapping[str, Any], now: datetime) -> list[Slice]:
+    """The slices to prove on: those asked for, or else the newest that are done, or else the first there are."""
     asked = {key: span.get(key) for key in _OPTIONS}
-    works = list(project.plan(name, **asked, now=now).works)  # type: ignore[arg-type]
+    works = project.plan(name, **asked, now=now).works  # type: ignore[arg-type]
     if not works:
         raise Misuse(message=f"nothing of {name} is due, so there is nothing to prove")
+    undone = {item.work.slice for item in works if item.action != "skip"}
+    # Ranges are taken apart: in a proof each interval is a work of its own, and their range is one more case.
+    pipeline = project.pipelines[name]
+    cells = {
+        cell: slice_ in undone for slice_ in (item.work.slice for item in works) for cell in cells_of(slice_, pipeline)
+    }
     if any(asked.values()):
-        return works
-    slices = list(dict.fromkeys(item.slice for item in works))
-    undone = {item.slice for item in works if item.action != "skip"}
-    done = [text for text in slices if text not in undone]
-    chosen = done[-_WORKS:] or slices[:_WORKS]
-    return [item for item in works if item.slice in chosen]
+        return list(cells)
+    done = [cell for cell, is_undone in cells.items() if not is_undone]
+    return done[-_WORKS:] or list(cells)[:_WORKS]
 
 
-def _early(project: Project, name: str, works: Sequence[Planned], root: Path) -> Path | None:
+def _span(slice_: Slice) -> tuple[str | None, str | None]:
+    if not isinstance(slice_, Interval):
+        return None, None
+    return instant_text(slice_.start), instant_text(slice_.end)
+
+
+def _early(project: Project, name: str, slices: Sequence[Slice], root: Path) -> Path | None:
     """A project root in which part of the newest work's files has not come yet; None where that cannot be shown."""
     pipeline, folder = project.pipelines[name], project.settings.root
     copied: list[Path] = []
     for source in pipeline.reads.values():
         if not isinstance(source, FilesSource) or not is_local(source.path) or source.path.startswith("/"):
             continue
-        for item in works:
-            reading = Reading(name, item.work.slice, pipeline.grid, project.address, pipeline.where)
+        for slice_ in slices:
+            reading = Reading(name, slice_, pipeline.grid, project.address, pipeline.where)
             for found in source.found(reading):
                 copied.append(root / Path(found.path).relative_to(folder))
                 copied[-1].parent.mkdir(parents=True, exist_ok=True)

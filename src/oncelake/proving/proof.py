@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LEVELS = ("calls", "steps")
 SPAN = ("date", "start", "end", "now")
 RECORDED = ("crash", "recovery", "lost", "fault", "zombie", "kill")
-SCENARIOS = ("clean", "twice", "order", "restate", "late", "layout", "reader", "step", "race", *RECORDED)
+SCENARIOS = ("clean", "twice", "order", "together", "restate", "late", "layout", "reader", "step", "race", *RECORDED)
 _PREFIX = "oncelake-proof-"
 
 
@@ -162,6 +162,7 @@ def _cases(lab: Laboratory, recorded: Recording, effort: Effort, random: Random)
         "clean": scenarios.cleanly(lab),
         "twice": scenarios.twice(lab),
         "order": scenarios.orders(lab, random),
+        "together": scenarios.together(lab),
         "restate": scenarios.restatements(lab),
         "late": scenarios.late(lab),
         "layout": scenarios.layouts(lab),

@@ -9,6 +9,7 @@ from itertools import permutations
 from random import Random
 from typing import Any
 
+from oncelake.points import POINTS
 from oncelake.proving.cases import Case, after
 from oncelake.proving.laboratory import Laboratory, same
 from oncelake.proving.verdict import Violation
@@ -64,6 +65,13 @@ def orders(lab: Laboratory, random: Random, limit: int = 24) -> Iterator[Case]:
         yield Case(f"order:{shown}", "order", f"run in the order {shown}", partial(_ordered, lab, order))
 
 
+def together(lab: Laboratory) -> Iterator[Case]:
+    """Run all works as one range: it must be what they are one by one."""
+    if len(lab.job.spans) > 1:
+        whole = (lab.job.spans[0][0], lab.job.spans[-1][1])
+        yield Case("together", "together", "run as one range", partial(_run_afresh, lab, spans=[whole]))
+
+
 def _ordered(lab: Laboratory, order: Sequence[int]) -> Violation | None:
     lab.fresh()
     return lab.judge([work for index in order for work in lab.run(spans=[lab.job.spans[index]])])
@@ -102,12 +110,24 @@ def restatements(lab: Laboratory) -> Iterator[Case]:
     """Do everything again on purpose."""
     if lab.job.restates:
         yield Case("restate", "restate", "run and restated", partial(_restated, lab))
+        early = lab.job.early()
+        for number, _ in enumerate(POINTS if early else (), start=1):
+            story = f"part of the input came late, and the restatement was stopped at its step {number}"
+            yield Case(f"restate:step-{number}", "restate", story, partial(_stopped, lab, str(early), number))
 
 
 def _restated(lab: Laboratory) -> Violation | None:
     lab.fresh()
     lab.run()
     return lab.judge(lab.run(restate=True))
+
+
+def _stopped(lab: Laboratory, early: str, number: int) -> Violation | None:
+    """The first step of a restatement is to ask for it: from then on any run goes on with it."""
+    lab.fresh()
+    lab.run(root=early)
+    lab.run(restate=True, stop_at=number)
+    return lab.judge(lab.rerun())
 
 
 def late(lab: Laboratory) -> Iterator[Case]:
