@@ -178,10 +178,10 @@ def test_late_rows_and_changed_code_make_a_day_stale_and_only_that_is_redone(tmp
     assert project.status()[0].stale == ()
     land(tmp_path, DAYS[2], orders_of(DAYS[2], 1))
     (stale,) = project.status()[0].stale
-    assert str(stale[0]) == "[2024-03-14, 2024-03-17)"
+    assert str(stale[0]) == "[2024-03-16, 2024-03-17)"
     assert project.run("orders", **SPAN).works[0].outcome == "already_done"
     report = project.run("orders", stale=True, **SPAN)
-    assert [work.outcome for work in report.works] == ["committed"]
+    assert outcomes(report) == [("[2024-03-16, 2024-03-17)", "committed")]
     assert ids(tmp_path) == [0, 1, 2, 100, 101, 102, 200]
     assert project.status()[0].stale == ()
     source = (tmp_path / "pipelines.py").read_text()
@@ -275,3 +275,34 @@ def test_slices_at_once_give_what_one_after_another_would(tmp_path, spark, write
     assert project.run("orders", jobs=3, **SPAN).outcome == "done"
     assert ids(tmp_path) == [0, 1, 2, 100, 101, 102, 200, 201, 202]
     assert commits(tmp_path) == 3
+
+
+TABLES = """
+import oncelake as once
+from pyspark.sql import functions as F
+
+@once.pipeline(every="day", start="2024-03-01", reads=once.table("raw", time="at"),
+               writes=once.replace_interval("silver.orders", time="at"))
+def orders(raw):
+    return raw
+"""
+
+
+def test_rows_that_came_to_a_table_make_their_days_stale_and_no_others(tmp_path, spark):
+    make_project(tmp_path, TABLES)
+    path = str(tmp_path / "lake" / "raw")
+    days = spark.range(10).selectExpr("id", "timestamp_micros(1709251200000000 + id * 86400000000) AS at")
+    days.write.format("delta").save(path)
+    project = once.open(tmp_path, spark=spark)
+    span = {"start": "2024-03-01", "end": "2024-03-11"}
+    assert project.plan("orders", **span).works[0].estimated_rows == 10
+    project.run("orders", **span)
+    late = spark.sql("SELECT 100L AS id, TIMESTAMP'2024-03-04T12:00:00Z' AS at")
+    late.write.format("delta").mode("append").save(path)
+    spark.sql(f"OPTIMIZE delta.`{path}`")
+    (stale,) = project.status()[0].stale
+    assert str(stale[0]) == "[2024-03-04, 2024-03-05)"
+    report = project.run("orders", stale=True, **span)
+    assert outcomes(report) == [("[2024-03-04, 2024-03-05)", "committed")]
+    assert ids(tmp_path) == [*range(10), 100]
+    assert project.status()[0].stale == ()

@@ -49,8 +49,8 @@ class Sight(Protocol):
         """How much there is to read for an interval, as far as that is known."""
         ...
 
-    def changed(self, interval: Interval, pins: Pins) -> str | None:
-        """What changed for an interval since the pins; None if nothing did, as far as that can be told."""
+    def changed(self, interval: Interval, pins: Pins) -> list[tuple[Interval, str]]:
+        """Which parts of an interval changed since the pins, and how, as far as that can be told."""
         ...
 
 

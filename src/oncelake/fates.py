@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -14,7 +14,16 @@ from oncelake.work import ASKED, DONE, MISSING, STALE, Request
 _ABOVE_ALL = 2**62
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)
 
-Stale = Callable[[Pipeline, Pattern, Layer], str | None]
+
+class Part(NamedTuple):
+    """A part of what is done that is stale, and why."""
+
+    start: str
+    end: str
+    why: str
+
+
+Stale = Callable[[Pipeline, Pattern, Layer], list[Part]]
 
 
 class Fate(NamedTuple):
@@ -51,23 +60,26 @@ def fates(
         elif wanted > layer.height:
             found.append(Fate(start, end, "run", wanted, f"restated: generation {wanted} was asked for", ASKED))
         else:
-            late = _late(pipeline, end, span)
-            found.append(
-                _done(pipeline, pattern, layer._replace(start=start, end=end), stale, late or request.only == STALE)
+            done_here = layer._replace(start=start, end=end)
+            found += _done(
+                pipeline, pattern, done_here, stale, lambda end: request.only == STALE or _late(pipeline, end, span)
             )
     return found
 
 
-def _done(pipeline: Pipeline, pattern: Pattern, layer: Layer, stale: Stale, redo: bool) -> Fate:
-    reason = stale(pipeline, pattern, layer)
-    if reason is None:
-        return Fate(layer.start, layer.end, "skip", layer.height, "done", DONE, layer.name)
-    why = f"stale: {reason}"
-    if not pattern.restates:
-        why += f"; {pattern.kind} cannot be restated"
-    elif redo:
-        return Fate(layer.start, layer.end, "run", layer.height + 1, why, STALE)
-    return Fate(layer.start, layer.end, "skip", layer.height, f"done, but {why}", STALE, layer.name)
+def _done(
+    pipeline: Pipeline, pattern: Pattern, layer: Layer, stale: Stale, redone: Callable[[str], bool]
+) -> Iterator[Fate]:
+    """What would happen with a stretch that is done: nothing, but to the parts of it that are stale."""
+    for start, end, (done, part) in overlaid([layer], stale(pipeline, pattern, layer)):
+        assert done is not None
+        if not isinstance(part, Part):
+            yield Fate(start, end, "skip", layer.height, "done", DONE, layer.name)
+        elif pattern.restates and redone(end):
+            yield Fate(start, end, "run", layer.height + 1, f"stale: {part.why}", STALE)
+        else:
+            cannot = "" if pattern.restates else f"; {pattern.kind} cannot be restated"
+            yield Fate(start, end, "skip", layer.height, f"done, but stale: {part.why}{cannot}", STALE, layer.name)
 
 
 def _late(pipeline: Pipeline, end: str, span: Interval) -> bool:

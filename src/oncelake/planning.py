@@ -32,7 +32,7 @@ class Known:
     logs: Mapping[str, Log | None]
     pins: Mapping[str, Mapping[str, Any] | None]
     weigh: Callable[[Pipeline, Interval], Weight] = lambda *_: Weight()
-    stale: Stale = lambda *_: None
+    stale: Stale = lambda *_: []
     failed: Mapping[str, list[Interval]] = field(default_factory=dict)
 
 

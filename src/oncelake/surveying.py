@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 from oncelake.code import code_fingerprint
 from oncelake.contracts import Log, Pattern, Reading, Sight
 from oncelake.errors import OncelakeError
+from oncelake.fates import Part
 from oncelake.identity import Slice, Whole
-from oncelake.intervals import Interval, Layer, parse_interval
+from oncelake.intervals import Interval, Layer, instant_text, subtract
 from oncelake.lake.address import Address
 from oncelake.lake.log import TableLog, find_log
 from oncelake.pipelines import Pipeline
@@ -40,7 +41,7 @@ def survey(
         logs,
         {pipeline.name: pins_now(pipeline, address) for pipeline in chosen if pipeline.grid is None},
         sights.weigh,
-        _Staleness(logs, sights, everything=request.only == STALE).reason,
+        _Staleness(logs, sights, everything=request.only == STALE).parts,
         failed,
     )
 
@@ -91,21 +92,30 @@ class _Staleness:
         self.newest = cache(self._newest)
         self.code = cache(code_fingerprint)
 
-    def reason(self, pipeline: Pipeline, pattern: Pattern, layer: Layer) -> str | None:
-        """Why a layer is stale; None if it is not, or its commit is not there any more to say."""
+    def parts(self, pipeline: Pipeline, pattern: Pattern, layer: Layer) -> list[Part]:
+        """The parts of a layer that are stale, and why; none if its commit is not there any more to say."""
         log = self.logs.get(pattern.target)
         if not isinstance(log, TableLog) or layer.name not in self.newest(pipeline.name, pattern.target):
-            return None
+            return []
         commit = log.commit(layer.name)
         if commit is None:
-            return None
-        pins = commit.facts.get("pins") or {}
-        interval = parse_interval(f"{layer.start}..{layer.end}")
-        for name, sight in self.sights.of(pipeline).items():
-            if name in pins and (reason := sight.changed(interval, pins[name])):
-                return reason
+            return []
         made_by, now = commit.facts.get("code"), self.code(pipeline.function)
-        return "its code changed" if made_by and now and made_by != now else None
+        if made_by and now and made_by != now:
+            return [Part(layer.start, layer.end, "its code changed")]
+        return list(self._changed(pipeline, layer.interval, commit.facts.get("pins") or {}))
+
+    def _changed(self, pipeline: Pipeline, interval: Interval, pins: Mapping[str, Any]) -> Iterator[Part]:
+        """The cells of an interval for which something that is read has changed since the pins, in the order of time."""
+        assert pipeline.grid is not None
+        left, found = [interval], []
+        for name, sight in self.sights.of(pipeline).items():
+            for changed, why in sight.changed(interval, pins[name]) if name in pins else ():
+                cells = [pipeline.grid.around(changed)]
+                found += [(part, why) for part in subtract(left, subtract(left, cells))]
+                left = subtract(left, cells)
+        for part, why in sorted(found):
+            yield Part(instant_text(part.start), instant_text(part.end), why)
 
     def _newest(self, pipeline: str, target: str) -> set[str]:
         log = self.logs[target]

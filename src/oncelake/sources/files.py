@@ -188,9 +188,12 @@ class FilesSight:
         size = sum(file.size for cell in some for file in self.source.found(cell))
         return Weight(bytes=round(size * len(cells) / len(some)))
 
-    def changed(self, interval: Interval, pins: Pins) -> str | None:
+    def changed(self, interval: Interval, pins: Pins) -> list[tuple[Interval, str]]:
         """By the digests of what is there now and was there then."""
-        for cell in self.source.cells(replace(self.reading, slice=interval)):
-            if digest(self.source.found(cell), cell.place.file("")) != self.source.pinned(cell, pins):
-                return f"the files of {cell.slice} at {self.source.path} are others now"
-        return None
+        cells = self.source.cells(replace(self.reading, slice=interval))
+        return [
+            (cell.slice, f"its files at {self.source.path} are others now")
+            for cell in cells
+            if isinstance(cell.slice, Interval)
+            and digest(self.source.found(cell), cell.place.file("")) != self.source.pinned(cell, pins)
+        ]

@@ -109,18 +109,19 @@ class TableSight:
         """By the statistics of its files."""
         return weigh(self.log, self.column, interval) if self.log and self.column else Weight()
 
-    def changed(self, interval: Interval, pins: Pins) -> str | None:
+    def changed(self, interval: Interval, pins: Pins) -> list[tuple[Interval, str]]:
         """By the statistics of the files that came and went since the pinned version."""
         if self.log is None or self.column is None:
-            return None
+            return []
         if self.log.metadata.get("id") != pins.get("id"):
-            return f"{self.name} was made anew"
+            return [(interval, f"{self.name} was made anew")]
+        changes = []
         for version in self.log.commits[bisect_right(self.log.commits, pins["version"]) :]:
             found = self._touched(version)
-            if found is None or any(part.overlaps(interval) for part in found):
-                got = "may have got" if found is None else "got"
-                return f"{self.name} {got} other rows for it in version {version}"
-        return None
+            got = "may have got" if found is None else "got"
+            parts = [part for part in found or () if part.overlaps(interval)] if found is not None else [interval]
+            changes += [(part, f"{self.name} {got} other rows for it in version {version}") for part in parts]
+        return changes
 
     @cached_property
     def _seen(self) -> dict[int, list[Interval] | None]:
