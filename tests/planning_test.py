@@ -432,6 +432,16 @@ def test_what_waits_makes_those_wait_that_read_it():
     assert actions(plan) == [("middle", "wait"), ("last", "wait")]
 
 
+# Ranges
+
+
+def test_without_a_lock_every_interval_has_a_commit_of_its_own():
+    orders, request = daily(), Request(NOW, end=DAYS[2])
+    for locked, commits in ((True, 1), (False, 2)):
+        plan = make_plan({"orders": orders}, Known({"silver": None}, {}, locked=locked), request)
+        assert len(plan.works) == commits
+
+
 # Documents
 
 

@@ -35,6 +35,7 @@
     ├── Blocked                     exit 1: something it reads is not done
     ├── Lost                        exit 4: another runner has it, safe to retry
     ├── OutcomeUnknown              exit 1: the log could not be asked after an error
+    ├── LockUnavailable             exit 1: the folder of locks cannot be used
     ├── SparkUnavailable            exit 1: no Java, or Delta's jars cannot be had
     ├── ProverUnavailable           exit 1: a level of proof needs what this machine has not
     └── NothingToProve              exit 1: the clean run, which every other is compared with, did not end well
@@ -353,6 +354,15 @@ class OutcomeUnknown(OncelakeError):
     retry = Retry.UNKNOWN
     says = "it is not known whether {target} was written: {problem}; then its log could not be read: {log_problem}"
     hint = "oncelake run {pipeline}"
+
+
+class LockUnavailable(OncelakeError):
+    """The folder of locks cannot be used."""
+
+    code = "lock_unavailable"
+    retry = Retry.HELPS
+    says = "the lock of {target} cannot be taken: {problem}"
+    hint = "oncelake status, once {folder} is a folder that can be written"
 
 
 class SparkUnavailable(OncelakeError):

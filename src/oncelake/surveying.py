@@ -43,6 +43,7 @@ def survey(
         sights.weigh,
         _Staleness(logs, sights, everything=request.only == STALE).parts,
         failed,
+        address.is_local,
     )
 
 

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote, unquote
 
+from oncelake.errors import LockUnavailable
 from oncelake.lake.address import OWN, is_local, local_path
 from oncelake.lake.lease import acquire, kept, leases, turns_of
 
@@ -45,9 +46,7 @@ def table_lock(lake: str, table: str, patience: float, given_up: Callable[[], bo
         with _leased(lake, table, patience, given_up, {**_ourselves(), "doing": doing}):
             yield
         return
-    folder = local_path(lake) / OWN / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{quote(table, safe='')}.lock").open("a+") as file:
+    with _lock_file(lake, table) as file:
         _acquire(file, patience, given_up)
         file.seek(0)
         file.truncate()
@@ -57,6 +56,15 @@ def table_lock(lake: str, table: str, patience: float, given_up: Callable[[], bo
         # Only after an orderly end: after an interrupt or a kill our JVM may still be committing.
         file.seek(0)
         file.truncate()
+
+
+def _lock_file(lake: str, table: str) -> IO[str]:
+    folder = local_path(lake) / OWN / "locks"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / f"{quote(table, safe='')}.lock").open("a+")
+    except OSError as error:
+        raise LockUnavailable(target=table, problem=str(error), folder=str(folder)) from error
 
 
 @contextmanager
