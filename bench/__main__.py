@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-BENCHES = ("rerun", "cold_run", "status", "layer_tax", "many_works", "fingerprint", "proving", "merging")
+BENCHES = ("rerun", "cold_run", "status", "layer_tax", "many_works", "fingerprint", "proving", "merging", "backfill")
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 BIN = Path(sys.executable).parent
 HERE = Path(__file__).parent
+FIRST = date(2024, 3, 1)
+ORDERS = 100
 PIPELINES = """
 import oncelake as once
 from pyspark.sql import functions as F
@@ -27,10 +29,10 @@ def make_project(root, days):
     (root / "oncelake.yaml").write_text("lake: lake\npipelines: pipelines.py\n")
     (root / "pipelines.py").write_text(PIPELINES)
     for number in range(days):
-        day = date(2024, 3, 1) + timedelta(days=number)
+        day = FIRST + timedelta(days=number)
         folder = root / "landing" / str(day)
         folder.mkdir(parents=True)
-        orders = ({"id": i, "amount": i / 3, "ordered_at": f"{day}T{i % 24:02}:30:00Z"} for i in range(100))
+        orders = ({"id": i, "amount": i / 3, "ordered_at": f"{day}T{i % 24:02}:30:00Z"} for i in range(ORDERS))
         (folder / "orders.json").write_text("".join(json.dumps(order) + "\n" for order in orders))
 
 

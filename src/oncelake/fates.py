@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from oncelake.contracts import Log, Pattern
 from oncelake.intervals import Interval, Layer, clipped, instant_text, joined, overlaid, subtract, topmost
@@ -12,6 +12,8 @@ from oncelake.pipelines import Pipeline
 from oncelake.work import ASKED, DONE, MISSING, STALE, Request
 
 _ABOVE_ALL = 2**62
+# More works than these are told as few ranges, of which no single commit is known.
+_MANY, _BUNDLE = 1000, "several"
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -23,7 +25,7 @@ class Part(NamedTuple):
     why: str
 
 
-Stale = Callable[[Pipeline, Pattern, Layer], list[Part]]
+Stale = Callable[[Pipeline, Pattern, Sequence[Layer]], list[Part]]
 
 
 class Fate(NamedTuple):
@@ -49,37 +51,48 @@ def fates(
     # An interval that is done in part is not done.
     gaps = [pipeline.grid.around(gap) for gap in subtract([span], joined(done))]
     blank = [Layer(instant_text(gap.start), instant_text(gap.end), _ABOVE_ALL, "") for gap in gaps]
-    found = []
-    for start, end, (layer, ask) in overlaid(topmost([*done, *blank]), asked):
-        assert layer is not None
-        wanted = ask.height if ask else 1
-        if not layer.name:
-            found.append(Fate(start, end, "run", wanted, "not done yet"))
-        elif not layer.height:
-            found.append(Fate(start, end, "skip", 1, "a later interval's reload is in place", DONE, layer.name))
-        elif wanted > layer.height:
-            found.append(Fate(start, end, "run", wanted, f"restated: generation {wanted} was asked for", ASKED))
+    parts = stale(pipeline, pattern, done)
+    told = _bundled(done) if len(done) > _MANY else done
+    rows: tuple[Sequence[Any], ...] = (topmost([*told, *blank]), asked, parts)
+    return [
+        _fate(
+            layer._replace(start=start, end=end),
+            ask,
+            part,
+            pattern,
+            request.only == STALE or _late(pipeline, end, span),
+        )
+        for start, end, (layer, ask, part) in overlaid(*rows)
+        if layer is not None
+    ]
+
+
+def _fate(layer: Layer, ask: Layer | None, part: Part | None, pattern: Pattern, redo: bool) -> Fate:
+    """What would happen with a stretch of one kind: blank, done by a marker, asked for again, or stale."""
+    wanted, marked = ask.height if ask else 1, None if layer.name == _BUNDLE else layer.name
+    if not layer.name:
+        return Fate(layer.start, layer.end, "run", wanted, "not done yet")
+    if not layer.height:
+        return Fate(layer.start, layer.end, "skip", 1, "a later interval's reload is in place", DONE, marked)
+    if wanted > layer.height:
+        return Fate(layer.start, layer.end, "run", wanted, f"restated: generation {wanted} was asked for", ASKED)
+    if part is None:
+        return Fate(layer.start, layer.end, "skip", layer.height, "done", DONE, marked)
+    if pattern.restates and redo:
+        return Fate(layer.start, layer.end, "run", layer.height + 1, f"stale: {part.why}", STALE)
+    cannot = "" if pattern.restates else f"; {pattern.kind} cannot be restated"
+    return Fate(layer.start, layer.end, "skip", layer.height, f"done, but stale: {part.why}{cannot}", STALE, marked)
+
+
+def _bundled(layers: Sequence[Layer]) -> list[Layer]:
+    """Neighbours of one generation as one: so many are not told one by one."""
+    found: list[Layer] = []
+    for layer in layers:
+        if found and found[-1].end == layer.start and found[-1].height == layer.height:
+            found[-1] = found[-1]._replace(end=layer.end)
         else:
-            done_here = layer._replace(start=start, end=end)
-            found += _done(
-                pipeline, pattern, done_here, stale, lambda end: request.only == STALE or _late(pipeline, end, span)
-            )
+            found.append(layer._replace(name=_BUNDLE))
     return found
-
-
-def _done(
-    pipeline: Pipeline, pattern: Pattern, layer: Layer, stale: Stale, redone: Callable[[str], bool]
-) -> Iterator[Fate]:
-    """What would happen with a stretch that is done: nothing, but to the parts of it that are stale."""
-    for start, end, (done, part) in overlaid([layer], stale(pipeline, pattern, layer)):
-        assert done is not None
-        if not isinstance(part, Part):
-            yield Fate(start, end, "skip", layer.height, "done", DONE, layer.name)
-        elif pattern.restates and redone(end):
-            yield Fate(start, end, "run", layer.height + 1, f"stale: {part.why}", STALE)
-        else:
-            cannot = "" if pattern.restates else f"; {pattern.kind} cannot be restated"
-            yield Fate(start, end, "skip", layer.height, f"done, but stale: {part.why}{cannot}", STALE, layer.name)
 
 
 def _late(pipeline: Pipeline, end: str, span: Interval) -> bool:

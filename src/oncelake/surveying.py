@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from heapq import nlargest
 from typing import Any
 
 from oncelake.code import code_fingerprint
@@ -90,21 +91,25 @@ class _Staleness:
 
     def __init__(self, logs: Mapping[str, Log | None], sights: _Sights, everything: bool) -> None:
         self.logs, self.sights, self.everything = logs, sights, everything
-        self.newest = cache(self._newest)
         self.code = cache(code_fingerprint)
 
-    def parts(self, pipeline: Pipeline, pattern: Pattern, layer: Layer) -> list[Part]:
-        """The parts of a layer that are stale, and why; none if its commit is not there any more to say."""
+    def parts(self, pipeline: Pipeline, pattern: Pattern, layers: Sequence[Layer]) -> list[Part]:
+        """The parts of what is done that are stale, and why, in the order of time."""
         log = self.logs.get(pattern.target)
-        if not isinstance(log, TableLog) or layer.name not in self.newest(pipeline.name, pattern.target):
+        if not isinstance(log, TableLog):
             return []
+        newest = self._newest(log, layers)
+        return [part for layer in layers if layer.name in newest for part in self._parts(pipeline, log, layer)]
+
+    def _parts(self, pipeline: Pipeline, log: TableLog, layer: Layer) -> Iterable[Part]:
+        """The stale parts of one layer; none if its commit is not there any more to say."""
         commit = log.commit(layer.name)
         if commit is None:
             return []
         made_by, now = commit.facts.get("code"), self.code(pipeline.function)
         if made_by and now and made_by != now:
             return [Part(layer.start, layer.end, "its code changed")]
-        return list(self._changed(pipeline, layer.interval, commit.facts.get("pins") or {}))
+        return self._changed(pipeline, layer.interval, commit.facts.get("pins") or {})
 
     def _changed(self, pipeline: Pipeline, interval: Interval, pins: Mapping[str, Any]) -> Iterator[Part]:
         """The cells of an interval for which something that is read has changed since the pins, in the order of time."""
@@ -118,13 +123,11 @@ class _Staleness:
         for part, why in sorted(found):
             yield Part(instant_text(part.start), instant_text(part.end), why)
 
-    def _newest(self, pipeline: str, target: str) -> set[str]:
-        log = self.logs[target]
-        assert isinstance(log, TableLog)
-        names = [layer.name for layer in log.layers(pipeline, target)]
-        if not self.everything:
-            names = sorted(names, key=lambda name: log.markers[name].updated_ms or 0)[-NEWEST:]
-        return set(names)
+    def _newest(self, log: TableLog, layers: Sequence[Layer]) -> set[str]:
+        names = {layer.name for layer in layers if layer.name in log.markers}
+        if self.everything or len(names) <= NEWEST:
+            return names
+        return set(nlargest(NEWEST, names, key=lambda name: log.markers[name].updated_ms or 0))
 
 
 def _sum(counts: list[int | None]) -> int | None:
