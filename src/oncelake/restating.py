@@ -6,19 +6,23 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from oncelake.attempts import Ring
+from oncelake.attempts import TRIES, Ring, pause
 from oncelake.contracts import Log, Pattern, Stamp
-from oncelake.errors import Lost, NeverDone, NotAgain
+from oncelake.errors import Lost, NeverDone, NotAgain, WriteFailed
 from oncelake.identity import Marker, Slice, Whole, asked_id
 from oncelake.intervals import Interval, clipped, covers, joined
 from oncelake.lake import verbs
+from oncelake.lake.conflicts import Meaning, gist, meaning
 from oncelake.lake.lock import Busy, table_lock
 from oncelake.lake.log import read_log
 from oncelake.pipelines import Pipeline
 from oncelake.points import reach
 from oncelake.triggers import find_trigger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Each is looked up in its commit.
 _LOOKED_UP = 100
@@ -117,27 +121,43 @@ def _reaching(pipeline: Pipeline, touching: list[Pipeline], reached: Mapping[str
 
 def ask(asked: Ask, ring: Ring) -> None:
     """Write into the target's log that a slice is to be done again: a commit that carries this marker and nothing else."""
-    path = ring.address.table(asked.target)
-    session = ring.session()
-    try:
-        with table_lock(ring.address.lake, asked.target, ring.patience, lambda: False):
-            if read_log(asked.target, path).done(asked.marker):
-                return
-            facts = {
-                "pipeline": asked.pipeline,
-                "target": asked.target,
-                "slice": asked.slice.text,
-                "generation": asked.generation,
-                "run": ring.run,
-                "trigger": find_trigger().document(),
-                "asked": True,
-            }
-            stamp = Stamp(asked.marker, json.dumps({"oncelake": facts}, separators=(",", ":")))
-            verbs.mark(session, path, stamp)
-    except Busy as busy:
-        again = f"oncelake restate {asked.pipeline}"
-        raise Lost(target=asked.target, holder=busy.holder, again=again) from busy
+    session, again = ring.session(), f"oncelake restate {asked.pipeline}"
+    for number in range(TRIES):
+        try:
+            with table_lock(ring.address.lake, asked.target, ring.patience, lambda: False):
+                if _written(asked, session, ring):
+                    break
+        except Busy as busy:
+            raise Lost(target=asked.target, holder=busy.holder, again=again) from busy
+        pause(number)
+    else:
+        raise Lost(target=asked.target, holder="somebody faster, each time", again=again)
     reach("asked")
+
+
+def _written(asked: Ask, session: SparkSession, ring: Ring) -> bool:
+    """Whether the log has the ask, by us or by another who asked for the same; False if somebody else was faster."""
+    path = ring.address.table(asked.target)
+    if read_log(asked.target, path).done(asked.marker):
+        return True
+    facts = {
+        "pipeline": asked.pipeline,
+        "target": asked.target,
+        "slice": asked.slice.text,
+        "generation": asked.generation,
+        "run": ring.run,
+        "trigger": find_trigger().document(),
+        "asked": True,
+    }
+    try:
+        verbs.mark(session, path, Stamp(asked.marker, json.dumps({"oncelake": facts}, separators=(",", ":"))))
+    except Exception as error:
+        if read_log(asked.target, path).done(asked.marker):
+            return True
+        if meaning(error) in (Meaning.CONFLICT, Meaning.TRANSIENT):
+            return False
+        raise WriteFailed(target=asked.target, problem=gist(error), pipeline=asked.pipeline) from error
+    return True
 
 
 def refuse_never_done(pipeline: Pipeline, span: Interval | None, found: list[Ask]) -> None:

@@ -48,10 +48,7 @@ def table_lock(lake: str, table: str, patience: float, given_up: Callable[[], bo
         return
     with _lock_file(lake, table) as file:
         _acquire(file, patience, given_up)
-        file.seek(0)
-        file.truncate()
-        json.dump({**_ourselves(), "doing": doing}, file)
-        file.flush()
+        _note(file, {**_ourselves(), "doing": doing}, table)
         yield
         # Only after an orderly end: after an interrupt or a kill our JVM may still be committing.
         file.seek(0)
@@ -71,14 +68,15 @@ def _lock_file(lake: str, table: str) -> IO[str]:
 def _leased(
     lake: str, table: str, patience: float, given_up: Callable[[], bool], holder: dict[str, Any]
 ) -> Iterator[None]:
-    turns = turns_of(lake, table)
     number: int | None = 0
     found: dict[str, Any] = {}
-    if turns is not None:
-        try:
+    turns = None
+    try:
+        turns = turns_of(lake, table)
+        if turns is not None:
             number, found = acquire(turns, holder, patience, given_up)
-        except Exception as error:  # noqa: BLE001  whatever the store says: a lease only spares work
-            warnings.warn(f"{lake}: no lease on {table}, others may do the same in vain: {error}", stacklevel=2)
+    except Exception as error:  # noqa: BLE001  whatever the store says: a lease only spares work
+        warnings.warn(f"{lake}: no lease on {table}, others may do the same in vain: {error}", stacklevel=2)
     if number is None:
         raise Busy(_shown(found))
     with kept(turns, number, holder) if turns and number else nullcontext():
@@ -123,6 +121,15 @@ def _acquire(file: Any, patience: float, given_up: Callable[[], bool]) -> None:
             raise Busy(_shown(holder))
         time.sleep(pause)
         pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+def _note(file: IO[str], holder: dict[str, Any], table: str) -> None:
+    try:
+        # Past the buffer, which would be tried again, and fail again, when the file is closed.
+        os.ftruncate(file.fileno(), 0)
+        os.pwrite(file.fileno(), json.dumps(holder).encode(), 0)
+    except OSError as error:
+        raise LockUnavailable(target=table, problem=str(error), folder=str(Path(file.name).parent)) from error
 
 
 def _ourselves() -> dict[str, Any]:
