@@ -132,8 +132,9 @@ class Stopped(BaseException):
     """The process ends here."""
 
 
-@pytest.mark.parametrize("resumed_by", ["run", "restate"])
-@pytest.mark.parametrize("point", ["asked", "claimed", "writing", "written"])
+@pytest.mark.parametrize(
+    ("point", "resumed_by"), [("asked", "run"), ("claimed", "restate"), ("writing", "run"), ("written", "restate")]
+)
 def test_a_restatement_that_was_stopped_is_resumed(tmp_path, spark, point, resumed_by):
     project = opened(tmp_path, spark)
     project.run("orders", **SPAN)

@@ -86,6 +86,7 @@ def test_two_at_once_is_once(tmp_path, spark, writes):
 def test_two_at_once_without_the_lock_is_once(tmp_path, spark, writes, monkeypatch):
     """The marker decides, not the lock: on an object store there is none."""
     monkeypatch.setattr("oncelake.lake.lock.is_local", lambda _: False)
+    monkeypatch.setattr("oncelake.lake.lock.turns_of", lambda *_: None)
     root = orders_project(tmp_path, writes)
     with ThreadPoolExecutor(3) as pool:
         reports = list(pool.map(lambda _: once.open(root, spark=spark).run("orders", date=DAYS[0]), range(3)))
