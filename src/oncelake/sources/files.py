@@ -143,7 +143,7 @@ class FilesSource:
         if found:
             return self._load(session, found, self.schema)
         if self.schema is not None:
-            return session.createDataFrame([], self.schema)
+            return _no_rows(session, self.schema)
         # The columns of no rows are those of the files of any other interval.
         others = find_files(reading.place.file(self._anywhere()))
         if not others:
@@ -197,3 +197,14 @@ class FilesSight:
             if isinstance(cell.slice, Interval)
             and digest(self.source.found(cell), cell.place.file("")) != self.source.pinned(cell, pins)
         ]
+
+
+def _no_rows(session: SparkSession, schema: str) -> DataFrame:
+    """A frame of these columns that Spark knows to be empty: one made from a list of Python's would start workers to ask."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    columns = StructType.fromDDL(schema)
+    assert isinstance(columns, StructType)
+    nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in columns.fields]
+    return session.range(1).select(*nothing).limit(0)
