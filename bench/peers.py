@@ -85,6 +85,10 @@ class Peer:
     remark: str = ""
 
     @property
+    def shown(self):
+        return f"{self.name} ({' '.join(self.pins)})"
+
+    @property
     def home(self):
         return HOMES / "+".join(self.pins)
 
@@ -120,11 +124,10 @@ class Peer:
         return int(self.call(root, "python", "-c", count))
 
 
-@dataclass(frozen=True, eq=False)
 class Ours:
     """oncelake, in the same shape. Its project is made with the orders."""
 
-    name = "oncelake"
+    name = shown = "oncelake"
     first = again = ("run", "--from", SPAN["start"], "--to", SPAN["end"])
     remark = ""
 
@@ -161,15 +164,15 @@ def measure():
             peer.install()
             peers.append(peer)
         except NotInstalled as problem:
-            figures.append(figure(f"{DAYS} days by {peer.name}", f"not installed here: {problem}", "", "—"))
+            figures.append(figure(f"{DAYS} days by {peer.shown}", f"not installed here: {problem}", "", "—"))
     with tempfile.TemporaryDirectory() as folder:
         first, again = _times(Path(folder), [Ours(), *peers])
     for tool in (Ours(), *peers):
         day = first[tool.name] / DAYS
-        what = f"first run of {DAYS} days, whole process, per day: {tool.name}"
+        what = f"first run of {DAYS} days, whole process, per day: {tool.shown}"
         figures.append(figure(what, round(day, 3), "s", "—", whole=first[tool.name]))
     for tool in (Ours(), *peers):
-        what = f"rerun of {DAYS} days, whole process: {tool.name}{tool.remark}"
+        what = f"rerun of {DAYS} days, whole process: {tool.shown}{tool.remark}"
         figures.append(figure(what, round(again[tool.name], 3), "s", "—"))
     return figures
 
