@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from seeded import PIPELINES, some
 
+import oncelake as once
 from lakes import DAYS, make_project
 from oncelake.proving.calls import compiler
 from oncelake.proving.proof import Prover
@@ -45,6 +46,13 @@ def land(root):
         folder = root / "landing" / day
         folder.mkdir(parents=True)
         (folder / "orders.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_every_bug_finds_what_it_breaks(tmp_path):
+    for number, tooth in enumerate(PIPELINES.values()):
+        root = make_project(tmp_path / str(number), tooth.pipelines)
+        shutil.copy(HERE / "sabotage.py", root)
+        assert "orders" in once.Project(root).pipelines
 
 
 @pytest.mark.parametrize("name", some(PIPELINES, every=2))

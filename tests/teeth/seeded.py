@@ -104,7 +104,7 @@ def unmarked(real, frame, stamp):
 def believed(real, work, path, attempt, problem=""):
     return Settled(done=attempt is not None, ours=True)
 broken("oncelake.lake.verbs", "_writer", unmarked)
-broken("oncelake.running", "settle", believed)
+broken("oncelake.attempts", "settle", believed)
 """,
     ),
     "a marker after the write": Tooth(
@@ -141,14 +141,6 @@ def again(real, pipeline, target, slice_, generation):
 """
         + marked("again"),
     ),
-    "the time as version": Tooth(
-        ("twice",),
-        broken="""
-def timed(real, *args):
-    return Marker(real(*args).app_id, time.time_ns())
-"""
-        + marked("timed"),
-    ),
     "a random identity": Tooth(
         ("twice",),
         broken="""
@@ -171,8 +163,8 @@ def written(real, frame, pattern, writing):
 def believed(real, work, path, attempt, problem=""):
     found = real(work, path, attempt, problem)
     return found if found.done else Settled(done=noted(path, work).exists())
-broken("oncelake.running", "write_work", written)
-broken("oncelake.running", "settle", believed)
+broken("oncelake.attempts", "write_work", written)
+broken("oncelake.attempts", "settle", believed)
 """,
     ),
     "a replace in two commits": Tooth(
@@ -217,7 +209,7 @@ broken("oncelake.lake.verbs", "overwrite", in_two)
 from oncelake.identity import marker
 broken("oncelake.patterns.overwrite", "reload_marker", lambda real, *args: marker(*args))
 def done(real, self, log, pipeline, start, grid):
-    return log.done_intervals(pipeline, self.target)
+    return log.layers(pipeline, self.target)
 broken("oncelake.patterns.overwrite", "Overwrite.done", done)
 """,
     ),
