@@ -5,11 +5,9 @@ Interval by interval is right for every function, but makes a plan as long as th
 
 from __future__ import annotations
 
-import io
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from oncelake.lake.jobs import watched
@@ -17,7 +15,6 @@ from oncelake.lake.jobs import watched
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_ANALYZED, _NEXT = "== Analyzed Logical Plan ==", "== Optimized Logical Plan =="
 _LINE = re.compile(r"(?P<stem>(?:   |:  )*(?P<side>[:+]- |))(?P<node>\w+) ?(?P<rest>.*)")
 # What gives, for every row, rows that depend on no other row.
 _BY_ROW = {"Project", "Filter", "Generate", "Sort", "Repartition", "RepartitionByExpression", "ResolvedHint"}
@@ -51,9 +48,9 @@ def at_once(
 
 def row_by_row(plan: str, tag: str) -> bool:
     """Whether the way from the tagged step up to the result of a plan takes row by row."""
-    analyzed = plan.partition(_ANALYZED)[2].partition(_NEXT)[0].strip().splitlines()[1:]
-    steps = [_LINE.fullmatch(line) for line in analyzed]
-    tagged = [number for number, line in enumerate(analyzed) if tag in line]
+    lines = plan.splitlines()
+    steps = [_LINE.fullmatch(line) for line in lines]
+    tagged = [number for number, line in enumerate(lines) if tag in line]
     if len(tagged) != 1 or None in steps:
         return False
     way = [step for step in steps[: tagged[0] + 1] if step]
@@ -77,6 +74,5 @@ def _takes_rows(step: re.Match[str], side: str) -> bool:
 
 
 def _plan(frame: DataFrame) -> str:
-    with redirect_stdout(io.StringIO()) as printed:
-        frame.explain(mode="extended")
-    return printed.getvalue()
+    """The plan as Spark understood it. `explain` would optimize it too, for which Delta lists the files of the source."""
+    return str(frame._jdf.queryExecution().analyzed().toString())  # noqa: SLF001
