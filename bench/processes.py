@@ -6,7 +6,8 @@ import sys
 
 # A process that Linux makes out of a large one counts the memory of that one as its own: this small one stands between.
 METER = """
-import json, resource, subprocess, sys, time
+import json, os, resource, subprocess, sys, time
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiled once, as pip leaves what it installs
 begun = time.perf_counter()
 done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 seconds = time.perf_counter() - begun

@@ -148,8 +148,9 @@ class Project:
         chosen = choose(self.pipelines, names)
         known = survey(self.pipelines, chosen, self.address, request, {})
         seen = Seen(holders(self.address.lake), self._failures(), known.stale)
+        logs = {table: log for table, log in known.logs.items() if isinstance(log, TableLog)}
         return [
-            standing_of(pipeline, pattern, self._log(pattern.target), seen, request.now)
+            standing_of(pipeline, pattern, logs.get(pattern.target), seen, request.now)
             for pipeline in chosen
             for pattern in pipeline.writes
         ]

@@ -87,12 +87,13 @@ def _fate(layer: Layer, ask: Layer | None, part: Part | None, pattern: Pattern, 
 def _bundled(layers: Sequence[Layer]) -> list[Layer]:
     """Neighbours of one generation as one: so many are not told one by one."""
     found: list[Layer] = []
-    for layer in layers:
-        if found and found[-1].end == layer.start and found[-1].height == layer.height:
-            found[-1] = found[-1]._replace(end=layer.end)
-        else:
-            found.append(layer._replace(name=_BUNDLE))
-    return found
+    first = last = layers[0]
+    for layer in layers[1:]:
+        if last.end != layer.start or last.height != layer.height:
+            found.append(Layer(first.start, last.end, first.height, _BUNDLE))
+            first = layer
+        last = layer
+    return [*found, Layer(first.start, last.end, first.height, _BUNDLE)]
 
 
 def _late(pipeline: Pipeline, end: str, span: Interval) -> bool:

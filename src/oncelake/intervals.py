@@ -126,11 +126,13 @@ def topmost(layers: Iterable[Layer]) -> list[Layer]:
 def joined(layers: Iterable[Layer]) -> list[Interval]:
     """Layers in the order of time as few intervals; only what is left is parsed."""
     spans: list[list[str]] = []
-    for layer in layers:
-        if spans and layer.start <= spans[-1][1]:
-            spans[-1][1] = max(spans[-1][1], layer.end)
-        else:
-            spans.append([layer.start, layer.end])
+    last = ""
+    for start, end, _, _ in layers:
+        if start > last:
+            spans.append([start, end])
+            last = end
+        elif end > last:
+            spans[-1][1] = last = end
     return [parse_interval("..".join(span)) for span in spans]
 
 

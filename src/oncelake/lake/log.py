@@ -38,6 +38,7 @@ class TableLog:
     checkpoint: Checkpoint | None
     storage: Storage = field(repr=False, compare=False)
     entries: dict[int, Entry] = field(default_factory=dict, repr=False, compare=False)
+    found: dict[str, list[Layer]] = field(default_factory=dict, repr=False, compare=False)
 
     def done(self, marker: Marker) -> bool:
         """Whether the marker, or a later one of the same app id, is recorded."""
@@ -66,19 +67,25 @@ class TableLog:
         Or, if `asked`, the time it was asked to do again, up to which generation.
         """
         start = _start(pipeline, target) + (ASKED if asked else "")
-        spans = ((name, name[len(start) :].partition("..")) for name in self._of(start))
-        # A slice that is no interval is spelled "whole", or begins with "=" or a word.
-        timed = ((name, span) for name, span in spans if span[0][:1].isdigit())
-        return topmost(Layer(span[0], span[2], self.markers[name].version, name) for name, span in timed)
+        if start not in self.found:
+            self.found[start] = topmost(self._timed(start))
+        return self.found[start]
+
+    def _timed(self, start: str) -> Iterator[Layer]:
+        for name, recorded in self._of(start):
+            first, _, last = name[len(start) :].partition("..")
+            # A slice that is no interval is spelled "whole", or begins with "=" or a word.
+            if first[:1].isdigit():
+                yield Layer(first, last, recorded.version, name)
 
     def last_of(self, pipeline: str, target: str) -> datetime | None:
         """When a pipeline last wrote a marker here."""
-        times = (self.markers[name].updated_ms or 0 for name in self._of(_start(pipeline, target)))
+        times = (recorded.updated_ms or 0 for _, recorded in self._of(_start(pipeline, target)))
         newest = max(times, default=0)
         return datetime.fromtimestamp(newest / 1000, UTC) if newest else None
 
-    def _of(self, start: str) -> Iterator[str]:
-        return (name for name in self.markers if name.startswith(start))
+    def _of(self, start: str) -> Iterator[tuple[str, Recorded]]:
+        return (marked for marked in self.markers.items() if marked[0].startswith(start))
 
     def entry(self, version: int) -> Entry:
         """One commit of the log; a commit never changes, so it is read once."""
