@@ -112,7 +112,7 @@ class Duplicates:
         """What there is, and what a removal would leave."""
         per = self.rows.groupBy(*map(column, self.keys)).agg(
             F.count(F.lit(1)).alias("copies"),
-            F.count_distinct(TIE).alias("contents"),
+            F.size(F.collect_set(TIE)).alias("contents"),
             F.collect_list(_FILE).alias("at"),
         )
         per = per.localCheckpoint()
