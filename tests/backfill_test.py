@@ -2,12 +2,15 @@
 
 import json
 from datetime import date, timedelta
+from types import SimpleNamespace
 
 import pytest
 
 import oncelake as once
 from lakes import DAYS, WRITES, commits, ids, land, make_project, orders_of, orders_project, rows
 from oncelake import points
+from oncelake.running import packed
+from oncelake.work import Weight
 
 SPAN = {"start": DAYS[0], "end": "2024-03-17"}
 BAD = """
@@ -276,6 +279,21 @@ def test_slices_at_once_give_what_one_after_another_would(tmp_path, spark, write
     assert project.run("orders", jobs=3, **SPAN).outcome == "done"
     assert ids(tmp_path) == [0, 1, 2, 100, 101, 102, 200, 201, 202]
     assert commits(tmp_path) == 3
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batches"),
+    [
+        ([None] * 5, [3, 2]),
+        ([1, 1, 1, 1, 1], [3, 2]),
+        ([4, 4, 4, 10, 1, 20, 1], [2, 1, 1, 1, 1, 1]),
+        ([4, 4, 2, 2], [3, 1]),
+        ([], []),
+    ],
+)
+def test_slices_that_fill_the_cores_are_not_written_at_once(sizes, batches):
+    slices = [[SimpleNamespace(weight=Weight(bytes=size))] for size in sizes]
+    assert [len(batch) for batch in packed(slices, jobs=3, room=10)] == batches
 
 
 TABLES = """

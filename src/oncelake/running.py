@@ -14,6 +14,7 @@ from oncelake.errors import Blocked, Lost, WorkFailed
 from oncelake.identity import Slice, Whole
 from oncelake.interrupts import listening
 from oncelake.intervals import Interval, subtract
+from oncelake.lake.jobs import read_at_once
 from oncelake.lake.log import find_log
 from oncelake.lake.session import cancel
 from oncelake.lake.upkeep import keep_up
@@ -46,8 +47,25 @@ def _batches(plan: Plan, pipelines: Mapping[str, Pipeline], ring: Ring) -> Itera
     """The slices of a plan in their order: one by one, or as many at once as was asked for and does not conflict."""
     for name, works in groupby(plan.works, key=lambda item: item.work.pipeline):
         slices = [list(group) for _, group in groupby(works, key=lambda item: item.work.slice)]
-        at_once = ring.jobs if ring.jobs > 1 and _apart(pipelines[name], ring) else 1
-        yield from (slices[first : first + at_once] for first in range(0, len(slices), at_once))
+        if ring.jobs > 1 and any(items[0].action == "run" for items in slices) and _apart(pipelines[name], ring):
+            yield from packed(slices, ring.jobs, read_at_once(ring.session()))
+        else:
+            yield from ([items] for items in slices)
+
+
+def packed(slices: list[list[Planned]], jobs: int, room: float) -> Iterator[list[list[Planned]]]:
+    """Up to so many slices at once, as long as together they do not keep all cores busy anyway."""
+    batch: list[list[Planned]] = []
+    taken = 0
+    for items in slices:
+        size = items[0].weight.bytes or 0
+        if batch and (len(batch) == jobs or taken + size > room):
+            yield batch
+            batch, taken = [], 0
+        batch.append(items)
+        taken += size
+    if batch:
+        yield batch
 
 
 def _apart(pipeline: Pipeline, ring: Ring) -> bool:

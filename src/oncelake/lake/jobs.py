@@ -1,4 +1,4 @@
-"""Whether Spark was made to compute something."""
+"""The jobs of Spark: whether there were any, and how much they read at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 _GROUP = "spark.jobGroup.id"
 _PAUSE = 0.005
+# What a task reads of files, unless Spark is told otherwise.
+_TASK_BYTES = 128 * 1024 * 1024
 
 
 class Jobs:
@@ -44,6 +47,12 @@ def watched(session: SparkSession) -> Iterator[Jobs]:
         jobs.ran = bool(tracker.getJobIdsForGroup(group))
     finally:
         context.setLocalProperty(_GROUP, before)  # type: ignore[arg-type]
+
+
+def read_at_once(session: SparkSession) -> float:
+    """About how many bytes keep all cores busy. Under Connect nobody can tell, and nothing is enough."""
+    context = _context(session)
+    return context.defaultParallelism * _TASK_BYTES if context else inf
 
 
 def _context(session: SparkSession) -> SparkContext | None:
