@@ -1,6 +1,7 @@
 """Ranges, restatements, stale intervals and restores: what an operator does to time, on real tables."""
 
 import json
+from dataclasses import replace
 from datetime import date, timedelta
 from types import SimpleNamespace
 
@@ -227,6 +228,38 @@ def test_rows_that_somebody_else_changed_are_told(tmp_path, spark):
     project.restate("orders", date=DAYS[1])
     assert project.status()[0].warnings == ()
     assert json.loads(json.dumps(project.status()[0].document()))["pending"] == []
+
+
+def test_upkeep_by_somebody_else_changes_nothing(tmp_path, spark):
+    project = opened(tmp_path, spark)
+    for day in DAYS:
+        project.run("orders", date=day)
+    before, path = project.status(), str(tmp_path / "lake" / "silver" / "orders")
+    spark.sql(f"OPTIMIZE delta.`{path}`")
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    try:
+        spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
+    finally:
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+    after = project.status()
+    assert [replace(now, version=None, last=None) for now in after] == [
+        replace(then, version=None, last=None) for then in before
+    ]
+    assert all(work.outcome == "already_done" for work in project.run("orders", **SPAN).works)
+    assert ids(tmp_path) == [0, 1, 2, 100, 101, 102, 200, 201, 202]
+    project.restate("orders", date=DAYS[1])
+    assert ids(tmp_path) == [0, 1, 2, 100, 101, 102, 200, 201, 202]
+
+
+def test_a_table_that_forgets_its_markers_is_warned_about(tmp_path, spark):
+    project = opened(tmp_path, spark)
+    project.run("orders", **SPAN)
+    assert project.status()[0].warnings == ()
+    path = str(tmp_path / "lake" / "silver" / "orders")
+    retention = "'delta.setTransactionRetentionDuration' = 'interval 7 days'"
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({retention})")
+    (warning,) = project.status()[0].warnings
+    assert "forgets markers after interval 7 days" in warning
 
 
 def test_what_was_added_and_undone_is_added_again(tmp_path, spark):
