@@ -1,9 +1,20 @@
-"""The examples that are not the demo, on part of their data."""
+"""The demo, and the other examples on part of their data."""
 
+import subprocess
 import sys
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def test_the_demo_goes_as_it_should(tmp_path):
+    command = [sys.executable, EXAMPLES / "flights" / "demo.py", tmp_path / "demo"]
+    played = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert played.returncode == 0, played.stdout + played.stderr
+    assert "923 flights are in the table twice" in played.stdout
+    assert "The retry said: 7 days already done." in played.stdout
+    assert "28 days already done, again without Java." in played.stdout
+    assert (tmp_path / "demo" / "totals.svg").exists()
 
 
 def test_reports_with_drifting_headers_are_one_table_in_any_order(spark, tmp_path, monkeypatch):
