@@ -1,8 +1,10 @@
-"""Leases where no kernel keeps a lock: taken by one, given back, run out, renewed. On a folder, by the library for object stores."""
+"""Leases where no kernel keeps a lock: taken by one, given back, run out, renewed. On a folder, and on an S3 of our own."""
 
 import subprocess
 import sys
 import threading
+import uuid
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -18,9 +20,31 @@ print(number)
 """
 
 
+@pytest.fixture(scope="module")
+def s3():
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
+
+
 @pytest.fixture
-def lake(tmp_path):
+def folder(tmp_path):
     return f"file://{tmp_path}"
+
+
+@pytest.fixture(params=["folder", "s3"])
+def lake(request, monkeypatch):
+    if request.param == "folder":
+        return request.getfixturevalue("folder")
+    address, bucket = request.getfixturevalue("s3"), f"lake-{uuid.uuid4()}"
+    told = {"ENDPOINT_URL": address, "ALLOW_HTTP": "true", "REGION": "us-east-1"}
+    for name, value in {**told, "ACCESS_KEY_ID": "me", "SECRET_ACCESS_KEY": "secret"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    urlopen(Request(f"{address}/{bucket}", method="PUT")).close()
+    return f"s3a://{bucket}/lake"
 
 
 def no():
@@ -80,12 +104,12 @@ def test_of_many_processes_one_takes_a_turn(lake):
     assert answers == ["1", "None", "None", "None"]
 
 
-def test_a_turn_that_is_being_written_is_nobodys_yet(tmp_path, lake):
-    turns = turns_of(lake, "t")
+def test_a_turn_that_is_being_written_is_nobodys_yet(tmp_path, folder):
+    turns = turns_of(folder, "t")
     assert isinstance(turns, Turns)
-    folder = tmp_path / turns.folder
-    folder.mkdir(parents=True)
-    (folder / "00000007.json").write_text("{")
+    files = tmp_path / turns.folder
+    files.mkdir(parents=True)
+    (files / "00000007.json").write_text("{")
     assert turns.newest() == (7, {})
     assert acquire(turns, ME, 0, no)[0] == 8
-    assert sorted(file.name for file in folder.iterdir()) == ["00000008.json"]
+    assert sorted(file.name for file in files.iterdir()) == ["00000008.json"]

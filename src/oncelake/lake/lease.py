@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -131,4 +132,5 @@ def _store(lake: str) -> Any:
     address = lake.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1)
     if address.startswith("file://"):
         return from_url(address)
-    return from_url(address, client_options={"timeout": "10s"}, retry_config={"max_retries": 2})
+    # No options for the client: what the environment says of it (AWS_ALLOW_HTTP) would not count any more.
+    return from_url(address, retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=20)})
