@@ -25,7 +25,7 @@ check: setup  ## lint, types, layers
 	$(BIN)/lint-imports --no-logo
 
 test: check  ## everything that must hold (real Spark, real kills)
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 prove: setup  ## every pattern killed at every file call, with real kills and faults; every tooth (hours)
 	$(BIN)/python tests/proving/full.py

@@ -10,6 +10,12 @@ pytest_plugins = ["pytester"]
 sys.path.insert(0, str(Path(__file__).parent))
 
 
+def pytest_collection_modifyitems(items):
+    """What takes long first: so none of the workers is left with it when the others are done."""
+    here = Path(__file__).parent
+    items.sort(key=lambda item: item.path.parent == here)
+
+
 @pytest.fixture(autouse=True)
 def no_settings_of_the_developer(monkeypatch):
     for name in [name for name in os.environ if name.startswith("ONCELAKE_") and name != "ONCELAKE_JARS"]:

@@ -37,6 +37,7 @@ def prove(job, mode, *options):
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.long
 def test_a_reload_is_proven(job):
     tried = [option for name in ("twice", "crash", "kill", "fault") for option in ("--scenario", name)]
     code, document = prove(job, "overwrite", "--points", "5", "--kills", "1", "--faults", "2", *tried)
