@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,8 @@ class Batch:
     deletes: int
     newer: bool
     where: tuple[str, ...]
+    # The size of the table's files in which its keys can be.
+    bytes: int
 
 
 def reduced(
@@ -48,7 +50,8 @@ def reduced(
 
     The user's frame is computed here, once: everything after sees the same rows.
     """
-    rows = ranked(frame, columns, compared, (*columns.keys, *per)).localCheckpoint()
+    # Not eager: the look at the rows below computes them, and a job of their own is saved.
+    rows = ranked(frame, columns, compared, (*columns.keys, *per)).localCheckpoint(eager=False)
     partitions = [name for name in log.partitioned_by if name in columns.keys]
     ranges = [name for name in log.clustered_by if name in columns.keys]
     found = rows.agg(
@@ -63,9 +66,12 @@ def reduced(
         *(_edge(F.max, columns, name).alias(f"most {name}") for name in ranges),
     ).collect()[0]
     # A null is in no list and no range.
-    where = () if found["nulls"] else (*_listed(found, columns, partitions), *_between(found, columns, ranges))
+    values = {name: set(found[f"values {name}"]) for name in partitions if not found["nulls"]}
+    values = {name: texts for name, texts in values.items() if 0 < len(texts) <= _LISTED}
+    where = (*_listed(values, columns), *(_between(found, columns, ranges) if not found["nulls"] else ()))
     counts = {name: found[name] or 0 for name in ("count", "nulls", "untimed", "copies", "deletes")}
-    return Batch(rows.drop(COPIES), columns, newer=bool(found["newer"]), where=where, **counts)
+    held = _held(values, columns, log)
+    return Batch(rows.drop(COPIES), columns, newer=bool(found["newer"]), where=where, bytes=held, **counts)
 
 
 def ranked(frame: DataFrame, columns: Columns, compared: T.StructType, per: tuple[str, ...]) -> DataFrame:
@@ -139,7 +145,15 @@ def changed(batch: Batch, table: DataFrame, compared: T.StructType, may_update: 
         F.coalesce(column(WON), ~column(DELETED))
     )
     matched = column(WON).isNotNull().alias(MATCHED)
-    return compared_rows.select(*map(column, batch.rows.columns), matched).localCheckpoint()
+    return compared_rows.select(*map(column, batch.rows.columns), matched).localCheckpoint(eager=False)
+
+
+def met(batch: Batch, table: DataFrame) -> int:
+    """How many keys of the batch the table has, which costs a scan of its keys alone."""
+    keys, nulls = batch.columns.keys, batch.nulls > 0
+    mine = sent(batch.rows.select(*map(column, keys)), batch.count, _NARROW)
+    joined = table.select(*marked(keys, "t")).join(mine, same(keys, "t", nulls))
+    return joined.select(*map(column, keys)).distinct().count()
 
 
 def sent(rows: DataFrame, count: int, most: int = WHOLE) -> DataFrame:
@@ -163,15 +177,20 @@ def _edge(which: Any, columns: Columns, name: str) -> Column:
     return _spelled(which(column(name)), _kind(columns, name))
 
 
-def _listed(found: Any, columns: Columns, names: Sequence[str]) -> list[str]:
+def _listed(values: Mapping[str, set[str]], columns: Columns) -> list[str]:
     """The partitions a batch has rows for, as a condition on the table; keys, so a row cannot move between them."""
     conditions = []
-    for name in names:
-        values = sorted(found[f"values {name}"])
-        if 0 < len(values) <= _LISTED:
-            literals = (exact_literal(value, _kind(columns, name)) for value in values)
-            conditions.append(f"t.{identifier(name)} IN ({', '.join(literals)})")
+    for name, texts in values.items():
+        literals = (exact_literal(text, _kind(columns, name)) for text in sorted(texts))
+        conditions.append(f"t.{identifier(name)} IN ({', '.join(literals)})")
     return conditions
+
+
+def _held(values: Mapping[str, set[str]], columns: Columns, log: TableLog) -> int:
+    """The size of the files in these partitions. The log spells a timestamp in its own way, and mapped names in none of ours."""
+    told = {name: texts for name, texts in values.items() if _kind(columns, name) != "timestamp" and not log.mapped}
+    files = (add for add in log.files if all(add["partitionValues"].get(name) in told[name] for name in told))
+    return sum(add["size"] for add in files)
 
 
 def _between(found: Any, columns: Columns, names: Sequence[str]) -> list[str]:

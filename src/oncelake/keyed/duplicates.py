@@ -89,6 +89,7 @@ class Duplicates:
     keep: tuple[str, ...]
     rows: DataFrame
     partitions: list[dict[str, str]]
+    bytes: int
 
     @classmethod
     def found(cls, session: SparkSession, log: TableLog, keys: Sequence[str], keep: Sequence[str]) -> Duplicates:
@@ -105,8 +106,13 @@ class Duplicates:
         held = held.withColumn(_FILE, F.col("_metadata.file_path"))
         rows = held.join(sent(twice, twice.count()), same(names, "k"), "left_semi")
         rows = rows.withColumn(TIE, content(table.schema, column)).localCheckpoint()
-        partitions = _partitions(log, [row[0] for row in rows.select(_FILE).distinct().collect()])
-        return cls(log, names, order, rows, partitions)
+        places = _places(log)
+        holding = {posixpath.basename(unquote(row[0])) for row in rows.select(_FILE).distinct().collect()}
+        touched = {place for file, (place, _) in places.items() if file in holding}
+        # So many that a condition is not worth it: the whole table is looked at.
+        touched = touched if len(touched) <= _PARTITIONS else set()
+        looked_at = sum(size for place, size in places.values() if place in touched or not touched)
+        return cls(log, names, order, rows, [dict(place) for place in sorted(touched) if place], looked_at)
 
     def told(self) -> Repair:
         """What there is, and what a removal would leave."""
@@ -161,7 +167,7 @@ class Duplicates:
             values={identifier(name): F.col(f"s.{identifier(name)}") for name in chosen.columns},
         )
         source = source.localCheckpoint()
-        verbs.merge(sent(source, source.count()), self.log.path, clauses, self._stamp())
+        verbs.merge(sent(source, source.count()), self.log.path, clauses, self._stamp(), self.bytes)
 
     def _stamp(self) -> Stamp:
         """A repair of one version is one work: done twice it finds nothing, done twice at once it is done once."""
@@ -202,12 +208,13 @@ def _meant(twice: DataFrame, names: tuple[str, ...]) -> str:
     return (one_of(found) if len(found) <= _PARTITIONS else None) or "TRUE"
 
 
-def _partitions(log: TableLog, files: Sequence[str]) -> list[dict[str, str]]:
-    """The partitions that hold some files, as literals by column; none where they are too many to be worth a condition."""
-    names = {posixpath.basename(unquote(file)) for file in files}
-    found = {
-        tuple((name, typed_literal(value, log.schema[name])) for name, value in add["partitionValues"].items())
+def _places(log: TableLog) -> dict[str, tuple[tuple[tuple[str, str], ...], int]]:
+    """Of every file its partition, as literals by column, and its size; where names are mapped, all lie in one place."""
+    names = () if log.mapped else log.partitioned_by
+    return {
+        posixpath.basename(unquote(add["path"])): (
+            tuple((name, typed_literal(add["partitionValues"][name], log.schema[name])) for name in names),
+            add["size"],
+        )
         for add in log.files
-        if log.partitioned_by and not log.mapped and posixpath.basename(unquote(add["path"])) in names
     }
-    return [dict(place) for place in sorted(found)] if len(found) <= _PARTITIONS else []

@@ -64,7 +64,7 @@ class History:
             untimed = batch.rows.where(column(columns.by[0]).isNull()).drop(DELETED, TIE)
             refuse(NullKeys, untimed, replace(columns, keys=columns.by[:1]), merging.writing)
         keys = batch.rows.select(*marked(columns.keys, "k")).distinct()
-        there = _of_keys(merging.table(), keys, columns).localCheckpoint()
+        there = _of_keys(merging.table(batch), keys, columns).localCheckpoint()
         known = self._known(keys)
         events = self._events(batch, there, known).localCheckpoint()
         merging.memory().prepare(_unseen(events, known, columns))
@@ -108,7 +108,7 @@ class History:
             values=taken(names),
             evolve=self.merging.spec.evolve,
         )
-        self.merging.merge(changes, clauses)
+        self.merging.merge(changes, clauses, batch)
 
 
 def _tracked(columns: Columns, track: tuple[str, ...]) -> T.StructType:

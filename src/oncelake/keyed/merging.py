@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -26,7 +26,7 @@ from oncelake.keyed.batch import (
     set_aside,
     table_columns,
 )
-from oncelake.keyed.changes import MATCHED, Batch, changed, reduced, sent, wins
+from oncelake.keyed.changes import MATCHED, Batch, changed, met, reduced, sent, wins
 from oncelake.keyed.envelopes import unwrapped
 from oncelake.keyed.latest import column, content, marked, same
 from oncelake.keyed.remembered import Remembered
@@ -45,8 +45,15 @@ if TYPE_CHECKING:
 
 Own = Callable[["DataFrame"], Mapping[str, "Column"]]
 
-_SMALL = 64 * 1024 * 1024
 _EXACT = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType)
+
+
+class Counted(NamedTuple):
+    """How many rows are to be merged, and whether the table may have keys of theirs, and may lack some."""
+
+    number: int
+    old: bool
+    new: bool
 
 
 @dataclass(frozen=True)
@@ -88,7 +95,7 @@ class Merging:
         if self.spec.deletes and self.columns.by:
             batch = _recalled(batch, self.memory(remembers))
         sure = batch.newer and self.alone
-        rows = batch.rows if sure else changed(batch, self.table(), compared, bool(update))
+        rows = batch.rows if sure else changed(batch, self.table(batch), compared, bool(update))
         there = among(compared, self.log.schema)
         won = wins(self.columns, mine, theirs, None if sure else content(there, theirs))
         clauses = Clauses(
@@ -100,7 +107,7 @@ class Merging:
             values=taken(self.columns.names) if insert else None,
             evolve=self.spec.evolve,
         )
-        self.merge(rows, clauses, batch.count if sure else None)
+        self.merge(rows, clauses, batch, self._counted(batch) if sure else None)
 
     def add(self, summed: Iterable[str]) -> None:
         """Add to the rows that are there. Only the marker in the same commit keeps it from being added twice."""
@@ -122,7 +129,8 @@ class Merging:
         batch = self.reduced(self.columns.schema)
         plus = {f.name: F.coalesce(theirs(f.name) + mine(f.name), theirs(f.name), mine(f.name)) for f in sums}
         sets = {identifier(f.name): plus[f.name].cast(f.dataType) for f in sums}
-        self.merge(batch.rows, Clauses(self.same_key(batch), sets=sets, values=taken(self.columns.names)), batch.count)
+        clauses = Clauses(self.same_key(batch), sets=sets, values=taken(self.columns.names))
+        self.merge(batch.rows, clauses, batch, self._counted(batch))
 
     def keyed(self) -> Merging:
         """Without the rows that have no key, if those are to be set aside."""
@@ -142,9 +150,13 @@ class Merging:
             refuse(RepeatedKeys, groups.where("count > 1"), self.columns, self.writing)
         return batch
 
-    def table(self) -> DataFrame:
-        """The target. Not as of a version, whose state Delta would compute anew: that it did not change is checked later."""
-        return self.session.read.format("delta").load(self.writing.path)
+    def table(self, batch: Batch | None = None) -> DataFrame:
+        """The target, or the part of it in which keys of a batch can be.
+
+        Not as of a version, whose state Delta would compute anew: that it did not change is checked later.
+        """
+        table = self.session.read.format("delta").load(self.writing.path)
+        return table.alias("t").where(all_of([*batch.where])) if batch and batch.where else table
 
     def same_key(self, batch: Batch, *also: str) -> str:
         """The condition for a row of the batch and one of the table to have one key, and where such rows can be."""
@@ -153,39 +165,34 @@ class Merging:
         return all_of([*(f"t.{identifier(name)} {sign} s.{identifier(name)}" for name in names), *batch.where])
 
     @property
-    def filled(self) -> bool:
-        """Whether the table has any file."""
-        return bool(self.log.files)
-
-    @property
-    def small(self) -> bool:
-        """Whether the whole table is read in no time."""
-        return bool(sum(file["size"] for file in self.log.files) < _SMALL)
-
-    @property
     def alone(self) -> bool:
         """Whether the lock keeps other runners out; where there is none, a row may come in between."""
         return is_local(self.writing.path)
 
-    def merge(self, rows: DataFrame, clauses: Clauses, count: int | None = None) -> None:
+    def merge(self, rows: DataFrame, clauses: Clauses, batch: Batch, counted: Counted | None = None) -> None:
         """One commit, if the table is still what it was. New keys alone cost only an insert, old ones alone no outer join.
 
-        Rows that were compared with the table say which they are. Of others, given their `count`, each may be new or old.
+        Rows that were compared with the table say which they are; others were counted.
         """
         log = find_log(self.writing.work.target, self.writing.path)
         if log is None or log.version != self.log.version:
             raise Moved(f"{self.writing.work.target} got a new version meanwhile")
-        old, new = self.filled, True
-        if count is None:
-            count, matched = rows.agg(F.count(F.lit(1)), F.count_if(column(MATCHED))).collect()[0]
-            old, new = matched > 0, matched < count or not self.alone
+        count, old, new = counted or _told(rows)
+        new = new or not self.alone
         clauses = clauses if old else replace(clauses, delete=None, sets=None)
         clauses = clauses if new else replace(clauses, values=None)
         if not count or not any((clauses.sets, clauses.values, clauses.delete is not None)):
             # Nothing changes: the commit carries the marker alone, and costs no look at the table.
             verbs.append(self.table().limit(0), self.writing.path, self.writing.stamp)
             return
-        verbs.merge(sent(rows, count), self.writing.path, clauses, self.writing.stamp, quick=self.small)
+        verbs.merge(sent(rows, count), self.writing.path, clauses, self.writing.stamp, batch.bytes)
+
+    def _counted(self, batch: Batch) -> Counted:
+        """What is known of the keys of a batch without comparing rows. To look for them in a small table does not pay."""
+        if not self.log.files or batch.bytes < verbs.SMALL:
+            return Counted(batch.count, old=bool(self.log.files), new=True)
+        there = met(batch, self.table(batch))
+        return Counted(batch.count, old=there > 0, new=there < batch.count)
 
     def _compared(self, update: bool | tuple[str, ...]) -> T.StructType:
         """The columns that an update sets, and whose content decides where the order is equal."""
@@ -194,6 +201,12 @@ class Merging:
         for name in update:
             find_column(self.frame, name, look_at(self.writing))
         return among(self.columns.schema, (*update, *self.columns.by))
+
+
+def _told(rows: DataFrame) -> Counted:
+    """What rows that were compared with the table say of themselves."""
+    count, matched = rows.agg(F.count(F.lit(1)), F.count_if(column(MATCHED))).collect()[0]
+    return Counted(count, old=matched > 0, new=matched < count)
 
 
 def _recalled(batch: Batch, memory: Remembered) -> Batch:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+# Of a table that is read in no time planning is most of the cost: it is planned simply.
+SMALL = 64 * 1024 * 1024
 _QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 
 
@@ -128,15 +130,15 @@ class Clauses:
     evolve: bool = False
 
 
-def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp, quick: bool = False) -> None:
+def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp, looked_at: int) -> None:
     """Merge the rows, in a session of its own: a merge takes its marker from nothing else than the session's settings.
 
-    `quick` is for tables so small that planning is most of the cost.
+    `looked_at` is the size of the files that the condition leaves over.
     """
     from delta.tables import DeltaTable
 
     own = private(rows.sparkSession)
-    for key, value in {**_settings(stamp), **(_QUICK if quick else {})}.items():
+    for key, value in {**_settings(stamp), **(_QUICK if looked_at < SMALL else {})}.items():
         own.conf.set(key, value)
     merging = DeltaTable.forPath(own, path).alias("t").merge(rows.alias("s"), clauses.on)
     if clauses.evolve:
