@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import date, timedelta
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -26,6 +27,33 @@ from pyspark.sql import functions as F
 )
 def orders(files):
     return files.select("id", "amount", F.to_timestamp("at").alias("ordered_at"))
+"""
+WHOLE_AND_DAILY = """
+from pathlib import Path
+import oncelake as once
+from pyspark.sql import functions as F
+
+FILES = {"schema": "id long, amount double, at string", "missing": "empty"}
+BROKEN = Path(__file__).with_name("broken")
+
+
+def rows(files):
+    if BROKEN.exists():
+        raise ValueError("broken")
+    return files.select("id", F.to_timestamp("at").alias("ordered_at"))
+
+
+@once.pipeline(
+    every="day", start="2024-03-14", reads=once.files("landing/{start:%Y-%m-%d}/*.json", **FILES),
+    writes=once.replace_interval("silver.daily", time="ordered_at"),
+)
+def daily(files):
+    return rows(files)
+
+
+@once.pipeline(reads=once.files("landing/*/*.json", **FILES), writes=once.overwrite("silver.whole"))
+def whole(files):
+    return rows(files)
 """
 
 
@@ -228,6 +256,45 @@ def test_rows_that_somebody_else_changed_are_told(tmp_path, spark):
     project.restate("orders", date=DAYS[1])
     assert project.status()[0].warnings == ()
     assert json.loads(json.dumps(project.status()[0].document()))["pending"] == []
+
+
+def test_rows_that_somebody_took_out_of_a_table_with_other_feeders_are_told(tmp_path, spark):
+    project = opened(tmp_path, spark, "append")
+    project.run("orders", **SPAN)
+    path = str(tmp_path / "lake" / "silver" / "orders")
+    spark.sql(f"UPDATE delta.`{path}` SET amount = 0 WHERE id = 100")
+    doubled = partial(spark.sql, f"INSERT INTO delta.`{path}` SELECT * FROM delta.`{path}`")
+    doubled()
+    assert project.status()[0].warnings == ()
+    spark.sql(f"RESTORE delta.`{path}` TO VERSION AS OF 1")
+    (warning,) = project.status()[0].warnings
+    assert "changed by someone else in version 6 (RESTORE)" in warning
+    doubled()
+    assert project.repair("silver.orders", keys=["id"]).version == 8
+    assert len(project.status()[0].warnings) == 1
+    project.restore("silver.orders", to=3)
+    assert project.status()[0].warnings == ()
+
+
+def test_what_failed_is_told_until_it_is_done_also_of_a_whole_and_of_a_restatement(tmp_path, spark):
+    root = make_project(tmp_path, WHOLE_AND_DAILY)
+    for day in DAYS:
+        land(root, day, orders_of(day))
+    project = once.open(root, spark=spark)
+    project.run("daily", **SPAN)
+    project.run("whole")
+    assert [standing.failed for standing in project.status()] == [(), ()]
+    (root / "broken").touch()
+    project.restate("daily", date=DAYS[1])
+    project.restate("whole")
+    daily, whole = project.status()
+    assert [failure.slice for failure in daily.failed] == ["[2024-03-15, 2024-03-16)"]
+    assert [failure.slice for failure in whole.failed] == ["whole"]
+    assert daily.failed[0].next == "oncelake run daily --failed"
+    (root / "broken").unlink()
+    assert outcomes(project.run("daily", failed=True)) == [("[2024-03-15, 2024-03-16)", "committed")]
+    assert project.run("whole", failed=True).outcome == "done"
+    assert [standing.failed for standing in project.status()] == [(), ()]
 
 
 def test_upkeep_by_somebody_else_changes_nothing(tmp_path, spark):

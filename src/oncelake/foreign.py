@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from oncelake.contracts import Pattern, Ranged
-from oncelake.identity import parse_slice
+from oncelake.identity import Whole, parse_slice
 from oncelake.intervals import Interval, subtract
 from oncelake.lake.log import Entry, TableLog
 from oncelake.lake.spread import TimeColumn, touched
@@ -31,24 +33,39 @@ class Foreign:
 
 def foreign_changes(pipeline: Pipeline, pattern: Pattern, log: TableLog) -> list[Foreign]:
     """The foreign changes to a target that no work of ours has written over since, oldest first."""
-    if not pattern.replaces or not any(name.startswith("once/") for name in log.markers):
+    if not any(name.startswith("once/") for name in log.markers):
         return []
     zone = pipeline.grid.zone if pipeline.grid else "UTC"
     column = TimeColumn.of(log, getattr(pattern, "time", ""), zone) if isinstance(pattern, Ranged) else None
     since: list[Interval] = []
     found: list[Foreign] = []
     for entry, _ in zip(log.history(), range(LOOKED_AT), strict=False):
-        if "asked" in entry.facts:
-            continue
-        if entry.facts:
-            slice_ = parse_slice(entry.facts["slice"]) if "slice" in entry.facts else None
-            if not isinstance(slice_, Interval):
-                break  # the whole was written anew, or knowingly restored: what came before does not matter any more
-            since.append(slice_)
-            continue
-        change = _change(entry, column, since, zone)
-        found += [change] if change else []
+        if "asked" in entry.facts and not pattern.replaces:
+            break  # which rows are whose cannot be told here: whoever had them restated since knows of it
+        if _settles(entry.facts):
+            break
+        since += _written(entry.facts)
+        if not entry.facts and (pattern.replaces or _takes_away(entry)):
+            change = _change(entry, column, since, zone)
+            found += [change] if change else []
     return found[::-1]
+
+
+def _settles(facts: Mapping[str, Any]) -> bool:
+    """Whether the whole was written anew, or knowingly restored: what came before does not matter any more."""
+    return "restore" in facts or facts.get("slice") == Whole().text or facts.get("pattern") == "overwrite"
+
+
+def _written(facts: Mapping[str, Any]) -> list[Interval]:
+    """The time that a commit of ours wrote. One that asks wrote none, nor does a repair say which."""
+    slice_ = parse_slice(facts["slice"]) if "slice" in facts and "asked" not in facts else None
+    return [slice_] if isinstance(slice_, Interval) else []
+
+
+def _takes_away(entry: Entry) -> bool:
+    """Whether a commit took rows away. A table that is merged into or appended to may have other feeders, which change rows."""
+    removed = any(file.get("dataChange", True) for file in entry.actions("remove"))
+    return removed and entry.info.get("operation") not in ("MERGE", "UPDATE")
 
 
 def _change(entry: Entry, column: TimeColumn | None, since: list[Interval], zone: str) -> Foreign | None:

@@ -118,6 +118,8 @@ def standing_of(pipeline: Pipeline, pattern: Pattern, log: TableLog | None, seen
     whole = _whole_done(pipeline, pattern, log)
     grid = pipeline.grid
     found = _fates(pipeline, pattern, log, seen, now)
+    pending = tuple(interval for interval, fate in found if fate.cause == ASKED)
+    last = log.last_of(pipeline.name, pattern.target) if log else None
     return Standing(
         pipeline=pipeline.name,
         target=pattern.target,
@@ -128,10 +130,10 @@ def standing_of(pipeline: Pipeline, pattern: Pattern, log: TableLog | None, seen
         ranges=tuple(done),
         gaps=tuple(gaps),
         version=log.version if log else None,
-        last=log.last_of(pipeline.name, pattern.target) if log else None,
-        pending=tuple(interval for interval, fate in found if fate.cause == ASKED),
+        last=last,
+        pending=pending,
         stale=tuple((interval, fate.why) for interval, fate in found if fate.cause == STALE),
-        failed=tuple(_failures(pipeline, pattern, gaps, seen)),
+        failed=tuple(_failures(pipeline, pattern, [*gaps, *pending], last, seen)),
         running=seen.running.get(pattern.target),
         warnings=_warnings(pipeline, pattern, log),
     )
@@ -149,13 +151,19 @@ def _fates(
     return [(parse_interval(f"{fate.start}..{fate.end}", span.zone), fate) for fate in told]
 
 
-def _failures(pipeline: Pipeline, pattern: Pattern, gaps: list[Interval], seen: Seen) -> Iterator[Failure]:
+def _failures(
+    pipeline: Pipeline, pattern: Pattern, to_do: list[Interval], last: datetime | None, seen: Seen
+) -> Iterator[Failure]:
     """What failed when it was last tried, and is not done since."""
     for entry in seen.failed:
-        if (entry["pipeline"], entry["target"]) != (pipeline.name, pattern.target) or not entry["start"]:
+        if (entry["pipeline"], entry["target"]) != (pipeline.name, pattern.target):
             continue
-        interval = parse_interval(f"{entry['start']}..{entry['end']}")
-        if any(interval.overlaps(gap) for gap in gaps):
+        if entry["start"]:
+            interval = parse_interval(f"{entry['start']}..{entry['end']}")
+            left = any(interval.overlaps(each) for each in to_do)
+        else:
+            left = last is None or last < entry["at"]
+        if left:
             problem = (entry["error"] or entry["outcome"]).splitlines()[0]
             yield Failure(entry["slice"], entry["code"], problem, f"oncelake run {pipeline.name} --failed")
 
