@@ -148,14 +148,6 @@ def changed(batch: Batch, table: DataFrame, compared: T.StructType, may_update: 
     return compared_rows.select(*map(column, batch.rows.columns), matched).localCheckpoint(eager=False)
 
 
-def met(batch: Batch, table: DataFrame) -> int:
-    """How many keys of the batch the table has, which costs a scan of its keys alone."""
-    keys, nulls = batch.columns.keys, batch.nulls > 0
-    mine = sent(batch.rows.select(*map(column, keys)), batch.count, _NARROW)
-    joined = table.select(*marked(keys, "t")).join(mine, same(keys, "t", nulls))
-    return joined.select(*map(column, keys)).distinct().count()
-
-
 def sent(rows: DataFrame, count: int, most: int = WHOLE) -> DataFrame:
     """Rows to join a table with, sent to every executor if they are few.
 

@@ -26,7 +26,7 @@ from oncelake.keyed.batch import (
     set_aside,
     table_columns,
 )
-from oncelake.keyed.changes import MATCHED, Batch, changed, met, reduced, sent, wins
+from oncelake.keyed.changes import MATCHED, Batch, changed, reduced, sent, wins
 from oncelake.keyed.envelopes import unwrapped
 from oncelake.keyed.latest import column, content, marked, same
 from oncelake.keyed.remembered import Remembered
@@ -107,7 +107,7 @@ class Merging:
             values=taken(self.columns.names) if insert else None,
             evolve=self.spec.evolve,
         )
-        self.merge(rows, clauses, batch, self._counted(batch) if sure else None)
+        self.merge(rows, clauses, batch, self._any(batch) if sure else None)
 
     def add(self, summed: Iterable[str]) -> None:
         """Add to the rows that are there. Only the marker in the same commit keeps it from being added twice."""
@@ -130,7 +130,7 @@ class Merging:
         plus = {f.name: F.coalesce(theirs(f.name) + mine(f.name), theirs(f.name), mine(f.name)) for f in sums}
         sets = {identifier(f.name): plus[f.name].cast(f.dataType) for f in sums}
         clauses = Clauses(self.same_key(batch), sets=sets, values=taken(self.columns.names))
-        self.merge(batch.rows, clauses, batch, self._counted(batch))
+        self.merge(batch.rows, clauses, batch, self._any(batch))
 
     def keyed(self) -> Merging:
         """Without the rows that have no key, if those are to be set aside."""
@@ -187,12 +187,9 @@ class Merging:
             return
         verbs.merge(sent(rows, count), self.writing.path, clauses, self.writing.stamp, batch.bytes)
 
-    def _counted(self, batch: Batch) -> Counted:
-        """What is known of the keys of a batch without comparing rows. To look for them in a small table does not pay."""
-        if not self.log.files or batch.bytes < verbs.SMALL:
-            return Counted(batch.count, old=bool(self.log.files), new=True)
-        there = met(batch, self.table(batch))
-        return Counted(batch.count, old=there > 0, new=there < batch.count)
+    def _any(self, batch: Batch) -> Counted:
+        """What is known of a batch that was not compared with the table: to look for its keys costs more than it saves."""
+        return Counted(batch.count, old=bool(self.log.files), new=True)
 
     def _compared(self, update: bool | tuple[str, ...]) -> T.StructType:
         """The columns that an update sets, and whose content decides where the order is equal."""

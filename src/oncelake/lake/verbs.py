@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 # Of a table that is read in no time planning is most of the cost: it is planned simply.
-SMALL = 64 * 1024 * 1024
+_SMALL = 64 * 1024 * 1024
 _QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 
 
@@ -138,7 +138,7 @@ def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp, looked_at:
     from delta.tables import DeltaTable
 
     own = private(rows.sparkSession)
-    for key, value in {**_settings(stamp), **(_QUICK if looked_at < SMALL else {})}.items():
+    for key, value in {**_settings(stamp), **(_QUICK if looked_at < _SMALL else {})}.items():
         own.conf.set(key, value)
     merging = DeltaTable.forPath(own, path).alias("t").merge(rows.alias("s"), clauses.on)
     if clauses.evolve:
