@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 TIE, COPIES, WON, MATCHED = (f"__once_{name}" for name in ("tie", "copies", "won", "matched"))
 # More values than these make a condition that costs more than it saves.
 _LISTED = 200
+# What the log spells as a cast to text does.
+_ALIKE = ("string", "date", "boolean", "tinyint", "smallint", "int", "bigint")
 # Up to so many rows are sent to every executor: whole ones, or of a batch only keys, order and digest.
 WHOLE, _NARROW = 250_000, 1_000_000
 
@@ -179,8 +181,8 @@ def _listed(values: Mapping[str, set[str]], columns: Columns) -> list[str]:
 
 
 def _held(values: Mapping[str, set[str]], columns: Columns, log: TableLog) -> int:
-    """The size of the files in these partitions. The log spells a timestamp in its own way, and mapped names in none of ours."""
-    told = {name: texts for name, texts in values.items() if _kind(columns, name) != "timestamp" and not log.mapped}
+    """The size of the files in these partitions, as far as the log spells names and values as we do; else of all files."""
+    told = {name: texts for name, texts in values.items() if _kind(columns, name) in _ALIKE and not log.mapped}
     files = (add for add in log.files if all(add["partitionValues"].get(name) in told[name] for name in told))
     return sum(add["size"] for add in files)
 

@@ -167,7 +167,8 @@ class Duplicates:
             values={identifier(name): F.col(f"s.{identifier(name)}") for name in chosen.columns},
         )
         source = source.localCheckpoint()
-        verbs.merge(sent(source, source.count()), self.log.path, clauses, self._stamp(), self.bytes)
+        quick = self.bytes < verbs.SMALL
+        verbs.merge(sent(source, source.count()), self.log.path, clauses, self._stamp(), quick)
 
     def _stamp(self) -> Stamp:
         """A repair of one version is one work: done twice it finds nothing, done twice at once it is done once."""

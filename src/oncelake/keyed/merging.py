@@ -26,7 +26,7 @@ from oncelake.keyed.batch import (
     set_aside,
     table_columns,
 )
-from oncelake.keyed.changes import MATCHED, Batch, changed, reduced, sent, wins
+from oncelake.keyed.changes import MATCHED, WHOLE, Batch, changed, reduced, sent, wins
 from oncelake.keyed.envelopes import unwrapped
 from oncelake.keyed.latest import column, content, marked, same
 from oncelake.keyed.remembered import Remembered
@@ -185,7 +185,8 @@ class Merging:
             # Nothing changes: the commit carries the marker alone, and costs no look at the table.
             verbs.append(self.table().limit(0), self.writing.path, self.writing.stamp)
             return
-        verbs.merge(sent(rows, count), self.writing.path, clauses, self.writing.stamp, batch.bytes)
+        quick = batch.bytes < verbs.SMALL and count <= WHOLE
+        verbs.merge(sent(rows, count), self.writing.path, clauses, self.writing.stamp, quick)
 
     def _any(self, batch: Batch) -> Counted:
         """What is known of a batch that was not compared with the table: to look for its keys costs more than it saves."""

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-# Of a table that is read in no time planning is most of the cost: it is planned simply.
-_SMALL = 64 * 1024 * 1024
+# What is read in no time: planning is most of the cost of a merge.
+SMALL = 64 * 1024 * 1024
 _QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 
 
@@ -130,15 +130,15 @@ class Clauses:
     evolve: bool = False
 
 
-def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp, looked_at: int) -> None:
+def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp, quick: bool) -> None:
     """Merge the rows, in a session of its own: a merge takes its marker from nothing else than the session's settings.
 
-    `looked_at` is the size of the files that the condition leaves over.
+    `quick` is for few rows, and files so small that planning is most of the cost.
     """
     from delta.tables import DeltaTable
 
     own = private(rows.sparkSession)
-    for key, value in {**_settings(stamp), **(_QUICK if looked_at < _SMALL else {})}.items():
+    for key, value in {**_settings(stamp), **(_QUICK if quick else {})}.items():
         own.conf.set(key, value)
     merging = DeltaTable.forPath(own, path).alias("t").merge(rows.alias("s"), clauses.on)
     if clauses.evolve:
