@@ -40,9 +40,11 @@ def foreign_changes(pipeline: Pipeline, pattern: Pattern, log: TableLog) -> list
     since: list[Interval] = []
     found: list[Foreign] = []
     for entry, _ in zip(log.history(), range(LOOKED_AT), strict=False):
-        if "asked" in entry.facts and not pattern.replaces:
-            break  # which rows are whose cannot be told here: whoever had them restated since knows of it
-        if _settles(entry.facts):
+        asks = "asked" in entry.facts
+        if asks and pattern.replaces:
+            continue
+        # Where it cannot be told whose rows are whose, whoever had some of them restated since knows of it.
+        if asks or _settles(entry.facts):
             break
         since += _written(entry.facts)
         if not entry.facts and (pattern.replaces or _takes_away(entry)):
@@ -57,8 +59,8 @@ def _settles(facts: Mapping[str, Any]) -> bool:
 
 
 def _written(facts: Mapping[str, Any]) -> list[Interval]:
-    """The time that a commit of ours wrote. One that asks wrote none, nor does a repair say which."""
-    slice_ = parse_slice(facts["slice"]) if "slice" in facts and "asked" not in facts else None
+    """The time that a commit of ours wrote; a repair does not say which."""
+    slice_ = parse_slice(facts["slice"]) if "slice" in facts else None
     return [slice_] if isinstance(slice_, Interval) else []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -46,14 +46,6 @@ if TYPE_CHECKING:
 Own = Callable[["DataFrame"], Mapping[str, "Column"]]
 
 _EXACT = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType)
-
-
-class Counted(NamedTuple):
-    """How many rows are to be merged, and whether the table may have keys of theirs, and may lack some."""
-
-    number: int
-    old: bool
-    new: bool
 
 
 @dataclass(frozen=True)
@@ -107,7 +99,7 @@ class Merging:
             values=taken(self.columns.names) if insert else None,
             evolve=self.spec.evolve,
         )
-        self.merge(rows, clauses, batch, self._any(batch) if sure else None)
+        self.merge(rows, clauses, batch, batch.count if sure else None)
 
     def add(self, summed: Iterable[str]) -> None:
         """Add to the rows that are there. Only the marker in the same commit keeps it from being added twice."""
@@ -130,7 +122,7 @@ class Merging:
         plus = {f.name: F.coalesce(theirs(f.name) + mine(f.name), theirs(f.name), mine(f.name)) for f in sums}
         sets = {identifier(f.name): plus[f.name].cast(f.dataType) for f in sums}
         clauses = Clauses(self.same_key(batch), sets=sets, values=taken(self.columns.names))
-        self.merge(batch.rows, clauses, batch, self._any(batch))
+        self.merge(batch.rows, clauses, batch, batch.count)
 
     def keyed(self) -> Merging:
         """Without the rows that have no key, if those are to be set aside."""
@@ -156,7 +148,7 @@ class Merging:
         Not as of a version, whose state Delta would compute anew: that it did not change is checked later.
         """
         table = self.session.read.format("delta").load(self.writing.path)
-        return table.alias("t").where(all_of([*batch.where])) if batch and batch.where else table
+        return table.alias("t").where(all_of(list(batch.where))) if batch and batch.where else table
 
     def same_key(self, batch: Batch, *also: str) -> str:
         """The condition for a row of the batch and one of the table to have one key, and where such rows can be."""
@@ -169,16 +161,18 @@ class Merging:
         """Whether the lock keeps other runners out; where there is none, a row may come in between."""
         return is_local(self.writing.path)
 
-    def merge(self, rows: DataFrame, clauses: Clauses, batch: Batch, counted: Counted | None = None) -> None:
+    def merge(self, rows: DataFrame, clauses: Clauses, batch: Batch, count: int | None = None) -> None:
         """One commit, if the table is still what it was. New keys alone cost only an insert, old ones alone no outer join.
 
-        Rows that were compared with the table say which they are; others were counted.
+        Rows that were compared with the table say which they are. Of others, given their `count`, each may be new or old.
         """
         log = find_log(self.writing.work.target, self.writing.path)
         if log is None or log.version != self.log.version:
             raise Moved(f"{self.writing.work.target} got a new version meanwhile")
-        count, old, new = counted or _told(rows)
-        new = new or not self.alone
+        old, new = bool(self.log.files), True
+        if count is None:
+            count, matched = rows.agg(F.count(F.lit(1)), F.count_if(column(MATCHED))).collect()[0]
+            old, new = matched > 0, matched < count or not self.alone
         clauses = clauses if old else replace(clauses, delete=None, sets=None)
         clauses = clauses if new else replace(clauses, values=None)
         if not count or not any((clauses.sets, clauses.values, clauses.delete is not None)):
@@ -188,10 +182,6 @@ class Merging:
         quick = batch.bytes < verbs.SMALL and count <= WHOLE
         verbs.merge(sent(rows, count), self.writing.path, clauses, self.writing.stamp, quick)
 
-    def _any(self, batch: Batch) -> Counted:
-        """What is known of a batch that was not compared with the table: to look for its keys costs more than it saves."""
-        return Counted(batch.count, old=bool(self.log.files), new=True)
-
     def _compared(self, update: bool | tuple[str, ...]) -> T.StructType:
         """The columns that an update sets, and whose content decides where the order is equal."""
         if isinstance(update, bool):
@@ -199,12 +189,6 @@ class Merging:
         for name in update:
             find_column(self.frame, name, look_at(self.writing))
         return among(self.columns.schema, (*update, *self.columns.by))
-
-
-def _told(rows: DataFrame) -> Counted:
-    """What rows that were compared with the table say of themselves."""
-    count, matched = rows.agg(F.count(F.lit(1)), F.count_if(column(MATCHED))).collect()[0]
-    return Counted(count, old=matched > 0, new=matched < count)
 
 
 def _recalled(batch: Batch, memory: Remembered) -> Batch:
