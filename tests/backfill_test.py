@@ -7,10 +7,12 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
 import oncelake as once
 from lakes import DAYS, WRITES, commits, ids, land, make_project, orders_of, orders_project, rows
 from oncelake import points
+from oncelake.cli.main import cli
 from oncelake.running import packed
 from oncelake.work import Weight
 
@@ -188,6 +190,48 @@ def test_a_restatement_that_was_stopped_is_resumed(tmp_path, spark, point, resum
     done = {work.slice: work.generation for work in project.run("orders", **SPAN).works}
     # Stopped after its commit it was done; the same command then is another restatement.
     assert done["[2024-03-15, 2024-03-16)"] == (3 if (point, resumed_by) == ("written", "restate") else 2)
+
+
+CHAIN = """
+TIMED = {"start": "2024-03-11", "reads": once.table("silver.orders", time="day")}
+
+
+@once.pipeline(every="week", **TIMED, writes=once.replace_interval("gold.weeks", time="week"))
+def weeks(orders):
+    week = F.expr("CAST(date_trunc('week', day) AS DATE)").alias("week")
+    return orders.groupBy(week).agg(F.sum("amount").alias("amount"))
+
+
+@once.pipeline(reads={"weeks": once.table("gold.weeks")}, writes=once.overwrite("gold.whole"))
+def whole(weeks):
+    return weeks
+
+
+@once.pipeline(every="day", **TIMED, writes=once.replace_interval("gold.days", time="day"))
+def days(orders):
+    return orders.select("id", "day")
+"""
+
+
+def test_what_was_made_from_it_is_restated_with_it(tmp_path, spark):
+    root = orders_project(tmp_path, WRITES["replace_interval, partitioned"], missing=', missing="empty"')
+    (root / "pipelines.py").write_text((root / "pipelines.py").read_text() + CHAIN)
+    project = once.open(root, spark=spark)
+    assert project.run("orders", "weeks", "whole", end="2024-03-18").outcome == "done"
+    land(tmp_path, DAYS[1], [{"id": 100, "amount": 100.0, "at": f"{DAYS[1]}T06:30:00Z"}])
+    command = ["restate", "orders", "--date", DAYS[1], "--downstream", "--dry-run", "-p", str(root)]
+    assert "nothing of that is there to do again: days" in CliRunner().invoke(cli, command).output
+
+    report = project.restate("orders", date=DAYS[1], downstream=True)
+    assert [(work.pipeline, work.slice, work.outcome, work.generation) for work in report.works] == [
+        ("orders", "[2024-03-15, 2024-03-16)", "committed", 2),
+        ("weeks", "[2024-03-11, 2024-03-18)", "committed", 2),
+        ("whole", "whole", "committed", 2),
+    ]
+    # Three orders of 0, 1.5 and 3 on each of the other two days.
+    assert rows(root, "gold.whole") == {(("amount", "109.0"), ("week", "2024-03-11")): 1}
+    left = [work.pipeline for work in project.plan(end="2024-03-18").to_do]
+    assert left == ["days"]
 
 
 def test_what_was_never_done_is_not_restated(tmp_path, spark):

@@ -97,7 +97,7 @@ class Project:
         found = asks(pipeline, span, self._logs(pipeline))
         refuse_never_done(pipeline, span, found)
         for other, reached in downstream_of(name, span, self.pipelines) if downstream else ():
-            found += asks(other, reached, self._logs(other)) if other.grid is not None else []
+            found += asks(other, reached, self._logs(other))
         return found
 
     def downstream(self, name: str) -> list[str]:

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 EVERY = ("hour", "day", "week", "month")
 HOUR = timedelta(hours=1)
+_WITH_OFFSET = "%Y-%m-%dT%H:%M%z"
 _LENGTH = re.compile(r"(\d+) (hour|day|week)s?")
 
 
@@ -57,12 +58,14 @@ class Interval:
 
     def __str__(self) -> str:
         """`[2024-03-15, 2024-03-16)`, with hours where it needs them and the zone where it is not UTC."""
-        ends = (self.local_start, self.local_end)
-        whole_days = all(t.hour == t.minute == t.second == 0 for t in ends)
-        shown = [t.strftime("%Y-%m-%d" if whole_days else "%Y-%m-%dT%H:%M") for t in ends]
-        # Around a change of the clocks two instants can share a wall-clock time: the offsets tell them apart.
-        if not whole_days and ends[0].utcoffset() != ends[1].utcoffset():
-            shown = [t.strftime("%Y-%m-%dT%H:%M%z") for t in ends]
+        start, end = self.local_start.isoformat(), self.local_end.isoformat()
+        if start[10:19] == end[10:19] == "T00:00:00":
+            shown = start[:10], end[:10]
+        elif start[19:] == end[19:]:
+            shown = start[:16], end[:16]
+        else:
+            # Around a change of the clocks two instants can share a wall-clock time: the offsets tell them apart.
+            shown = self.local_start.strftime(_WITH_OFFSET), self.local_end.strftime(_WITH_OFFSET)
         return f"[{shown[0]}, {shown[1]})" + ("" if self.zone == "UTC" else f" {self.zone}")
 
 

@@ -134,7 +134,7 @@ class Planned(_OfWork):
 
     def document(self) -> dict[str, Any]:
         """The work as `plan --json` prints it."""
-        told = {name: getattr(self, name) for name in ("action", "why", "cause", "estimated_rows")}
+        told = {"action": self.action, "why": self.why, "cause": self.cause, "estimated_rows": self.estimated_rows}
         return {**work_document(self.work), **told}
 
 
@@ -231,10 +231,12 @@ class Report:
 
 def work_document(work: Work) -> dict[str, Any]:
     """The fields every document has of a work."""
-    named = _Named(work)
-    return {name: getattr(named, name) for name in ("pipeline", "target", "slice", "start", "end", "generation")}
-
-
-@dataclass(frozen=True)
-class _Named(_OfWork):
-    work: Work
+    start, end = work.interval.text.split("..") if work.interval else (None, None)
+    return {
+        "pipeline": work.pipeline,
+        "target": work.target,
+        "slice": str(work.slice),
+        "start": start,
+        "end": end,
+        "generation": work.generation,
+    }

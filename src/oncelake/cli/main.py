@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -212,7 +213,9 @@ def restate(
     What is to be replaced is shown first. A restatement that was killed is resumed by the same command, or by `run`.
     """
     found = project.restatement(name, downstream=downstream, **_checked(span))
-    shown.restatement(found, [] if downstream else project.downstream(name), dry_run)
+    asked = {each.pipeline for each in found}
+    left = [other for other in project.downstream(name) if other not in asked]
+    shown.restatement(found, left, downstream, dry_run)
     if dry_run:
         return 0
     if not yes:
@@ -341,4 +344,6 @@ def completion(shell: str) -> None:
 
 def main() -> None:
     """The command `oncelake`."""
+    # A plan is many small records that live until the end: whoever looks among them for garbage finds none.
+    gc.set_threshold(200_000)
     cli(prog_name="oncelake", complete_var="_ONCELAKE_COMPLETE")

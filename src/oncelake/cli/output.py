@@ -90,7 +90,7 @@ class Output:
         self.document(plan.document())
         return 0
 
-    def restatement(self, asks: Sequence[Ask], left: Sequence[str], dry_run: bool) -> None:
+    def restatement(self, asks: Sequence[Ask], left: Sequence[str], downstream: bool, dry_run: bool) -> None:
         """What is to be done again, what that replaces, and what is made from it and left as it is."""
         rows = [
             (a.pipeline, a.target, str(a.slice), str(a.generation), _some(a.versions), _number(a.rows)) for a in asks
@@ -98,7 +98,9 @@ class Output:
         self._table(("pipeline", "target", "to do again", "generation", "written in version", "rows"), rows)
         if any(ask.pending for ask in asks):
             self.say("note: it was asked for before, and is not done yet")
-        if left:
+        if left and downstream:
+            self.say(f"note: made from it, but nothing of that is there to do again: {', '.join(left)}")
+        elif left:
             self.say(f"note: made from it, and left as it is without --downstream: {', '.join(left)}")
         self.say("what is there is replaced slice by slice; readers see a slice as it was or as it will be")
         if dry_run:
