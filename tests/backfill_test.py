@@ -328,16 +328,20 @@ def test_what_failed_is_told_until_it_is_done_also_of_a_whole_and_of_a_restateme
     project.run("daily", **SPAN)
     project.run("whole")
     assert [standing.failed for standing in project.status()] == [(), ()]
+    spark.sql(f"DELETE FROM delta.`{root / 'lake' / 'silver' / 'whole'}` WHERE id = 0")
     (root / "broken").touch()
     project.restate("daily", date=DAYS[1])
     project.restate("whole")
     daily, whole = project.status()
+    # That a restatement was asked for does not bring the rows back.
+    assert [len(standing.warnings) for standing in (daily, whole)] == [0, 1]
     assert [failure.slice for failure in daily.failed] == ["[2024-03-15, 2024-03-16)"]
     assert [failure.slice for failure in whole.failed] == ["whole"]
     assert daily.failed[0].next == "oncelake run daily --failed"
     (root / "broken").unlink()
     assert outcomes(project.run("daily", failed=True)) == [("[2024-03-15, 2024-03-16)", "committed")]
     assert project.run("whole", failed=True).outcome == "done"
+    assert project.status("whole")[0].warnings == ()
     assert [standing.failed for standing in project.status()] == [(), ()]
 
 

@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = ["pytester"]
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+# For the processes that tests start, too: most of what they compile would run once.
+os.environ["SPARK_CONF_DIR"] = str(HERE / "spark")
+os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"
 
 
 def pytest_collection_modifyitems(items):
     """What takes long first: so none of the workers is left with it when the others are done."""
-    here = Path(__file__).parent
-    items.sort(key=lambda item: item.path.parent == here)
+    items.sort(key=lambda item: item.path.parent == HERE)
 
 
 @pytest.fixture(autouse=True)

@@ -7,12 +7,10 @@ import os
 import signal
 import sys
 import threading
-from pathlib import Path
 
 import oncelake as once
 from oncelake import points
 from oncelake.lake.lock import _jvms
-from oncelake_pytest import FAST
 
 root, day, mode, wanted = sys.argv[1:]
 
@@ -32,9 +30,5 @@ def on_reach(point):
         kill()
 
 
-settings = Path(root, "oncelake.yaml")
-settings.write_text(
-    settings.read_text() + f"spark: {{spark.driver.extraJavaOptions: '{FAST['spark.driver.extraJavaOptions']}'}}\n"
-)
 points.watch(on_reach)
 print(once.open(root).run("orders", date=day).works[0].outcome)

@@ -435,6 +435,48 @@ def test_what_waits_makes_those_wait_that_read_it():
 # Ranges
 
 
+# Order and number
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"limit": 3, "names": ["orders"]}, [("orders", ["01-01", "01-02", "01-03"])]),
+        ({"limit": 3, "names": ["orders"], "newest_first": True}, [("orders", ["01-02", "01-03", "01-04"])]),
+        (
+            {"limit": 6, "names": ["orders", "report"]},
+            [("orders", ["01-01", "01-02", "01-03", "01-04"]), ("report", ["01-01", "01-02"])],
+        ),
+        ({"limit": 1, "names": ["one"]}, [("one", ["01-01"])]),
+        ({"limit": 2, "names": ["one"], "newest_first": True}, [("one", ["01-04"]), ("one", ["01-03"])]),
+    ],
+)
+def test_a_limit_is_one_of_intervals_whether_or_not_they_are_written_together(asked, expected):
+    plan = plan_of(daily(), downstream(), daily("one", writes=append("added")), **asked)
+    found = [(item.work.pipeline, item.work.interval) for item in plan.works if item.action == "run"]
+    days = [(name, [str(cell.start)[5:10] for cell in Grid("day").cells(i.start, i.end)]) for name, i in found]
+    assert days == expected
+    (note,) = plan.notes
+    assert "are left for another run" in note
+
+
+def test_a_part_of_a_range_is_the_work_of_that_part():
+    orders = daily()
+    (item,) = plan_of(orders, limit=2).works
+    assert item.work.marker == orders.writes[0].marker("orders", item.work.slice, 1)
+
+
+def test_what_is_done_does_not_count_for_a_limit():
+    orders = daily()
+    plan = plan_of(orders, logs={"silver": done(orders, day(DAYS[0]))}, limit=1)
+    assert (starts(plan, "skip"), starts(plan)) == (DAYS[:1], DAYS[1:2])
+
+
+def test_the_newest_first_is_the_oldest_last():
+    one = daily("one", writes=append("added"))
+    assert starts(plan_of(one, newest_first=True)) == DAYS[::-1]
+
+
 def test_without_a_lock_every_interval_has_a_commit_of_its_own():
     orders, request = daily(), Request(NOW, end=DAYS[2])
     for locked, commits in ((True, 1), (False, 2)):

@@ -22,7 +22,6 @@ import oncelake as once
 from lakes import DAYS, WRITES, commits, ids, make_project, orders_project, rows
 from oncelake import points
 from oncelake.cli.main import cli
-from oncelake_pytest import FAST
 
 COMMAND = str(Path(sys.executable).with_name("oncelake"))
 # How much more of the same the long tier does.
@@ -42,7 +41,6 @@ def added(bronze):
 def orders(bronze):
     return bronze
 """
-SETTINGS = f"lake: lake\nspark: {{spark.driver.extraJavaOptions: '{FAST['spark.driver.extraJavaOptions']}'}}\n"
 # A process that keeps its session and does one thing after the other, so that many of them are really at it at once.
 WORKER = """
 import json, sys
@@ -85,7 +83,7 @@ def bronze(root, count, value="old"):
 
 
 def daily_project(root, count):
-    make_project(root, PIPELINES, SETTINGS)
+    make_project(root, PIPELINES)
     bronze(root, count)
     return root
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from oncelake.contracts import Log, Pattern, Ranged
@@ -71,19 +72,53 @@ def make_plan(pipelines: Mapping[str, Pipeline], known: Known, request: Request)
         items += planned
     if unfit and not scopes:
         raise unfit[0]
-    items, left = _limited(items, request)
-    notes += [f"--limit {request.limit}: {left:,} more to do are left for another run"] if left else []
+    items, left = _limited(items, view)
+    notes += [f"--limit {request.limit}: {left:,} more are left for another run"] if left else []
     return Plan(tuple(scopes), tuple(items), tuple(notes))
 
 
-def _limited(items: list[Planned], request: Request) -> tuple[list[Planned], int]:
-    """At most so many slices to do, and how many works that leaves."""
-    if request.limit is None:
+def _limited(items: list[Planned], view: View) -> tuple[list[Planned], int]:
+    """At most so many intervals to do, in the order of the plan, and how many that leaves."""
+    room = view.request.limit
+    if room is None:
         return items, 0
-    wanted = dict.fromkeys((item.work.pipeline, item.work.slice) for item in items if item.action == "run")
-    kept = set(list(wanted)[: request.limit])
-    chosen = [i for i in items if i.action != "run" or (i.work.pipeline, i.work.slice) in kept]
-    return chosen, len(items) - len(chosen)
+    kept: list[Planned] = []
+    left = 0
+    for (name, slice_), group in groupby(items, key=lambda item: (item.work.pipeline, item.work.slice)):
+        works, grid = list(group), view.pipelines[name].grid
+        if not any(item.action == "run" for item in works):
+            kept += works
+            continue
+        size = grid.count(slice_) if grid and isinstance(slice_, Interval) else 1
+        if size <= room:
+            kept += works
+        elif room and isinstance(slice_, Interval):
+            kept += _narrowed(works, slice_, room, view)
+        left += max(size - room, 0)
+        room = max(room - size, 0)
+    return kept, left
+
+
+def _narrowed(works: list[Planned], slice_: Interval, cells: int, view: View) -> Iterator[Planned]:
+    """The works of a range for only so many intervals of it, the first or the last."""
+    pipeline = view.pipelines[works[0].work.pipeline]
+    grid = pipeline.grid
+    assert grid is not None
+    if view.request.newest_first:
+        part = Interval(grid.step(slice_.start, grid.count(slice_) - cells), slice_.end, slice_.zone)
+    else:
+        part = Interval(slice_.start, grid.step(slice_.start, cells), slice_.zone)
+    weight = view.known.weigh(pipeline, part)
+    for item in works:
+        # What is done keeps the marker that did it.
+        work = narrowed(item.work, part, pipeline) if item.action == "run" else replace(item.work, slice=part)
+        yield replace(item, work=work, weight=weight)
+
+
+def narrowed(work: Work, interval: Interval, pipeline: Pipeline) -> Work:
+    """The same work for a part of its slice."""
+    marker = pipeline.pattern(work.target).marker(pipeline.name, interval, work.generation)
+    return replace(work, slice=interval, marker=marker)
 
 
 def choose(pipelines: Mapping[str, Pipeline], names: Iterable[str]) -> list[Pipeline]:

@@ -19,6 +19,7 @@ from oncelake.lake.log import find_log
 from oncelake.lake.session import cancel
 from oncelake.lake.upkeep import keep_up
 from oncelake.pipelines import Pipeline
+from oncelake.planning import narrowed
 from oncelake.points import reach
 from oncelake.recovery import Settled, settle
 from oncelake.work import ALREADY_DONE, COMMITTED, Outcome, Plan, Planned, Report, Work
@@ -163,12 +164,6 @@ def _halves(slice_: Slice, pipeline: Pipeline) -> list[Interval]:
     if not slice_.start < middle < slice_.end:
         return []
     return [Interval(slice_.start, middle, slice_.zone), Interval(middle, slice_.end, slice_.zone)]
-
-
-def narrowed(work: Work, interval: Interval, pipeline: Pipeline) -> Work:
-    """The same work for a part of its slice."""
-    marker = pipeline.pattern(work.target).marker(pipeline.name, interval, work.generation)
-    return replace(work, slice=interval, marker=marker)
 
 
 def _told(outcome: Outcome, ring: Ring) -> Outcome:

@@ -90,7 +90,7 @@ def _range_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options that narrow what is done of all there is to do, and its order."""
     for option in (
-        click.option("--limit", type=click.IntRange(min=1), help="At most so many slices, the others another time."),
+        click.option("--limit", type=click.IntRange(min=1), help="At most so many intervals, the others another time."),
         click.option("--newest-first", is_flag=True, help="The newest intervals first."),
         click.option("--stale", is_flag=True, help="Only what is done from inputs or code that changed since."),
         click.option("--failed", is_flag=True, help="Only what failed when it was last tried."),
