@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 from oncelake.contracts import Log, Pattern
 from oncelake.intervals import Interval, Layer, clipped, instant_text, joined, overlaid, subtract, topmost
 from oncelake.pipelines import Pipeline
-from oncelake.work import ASKED, DONE, MISSING, STALE, Request
+from oncelake.work import ASKED, DONE, MISSING, STALE
 
 _ABOVE_ALL = 2**62
-# More works than these are told as few ranges, of which no single commit is known.
-_MANY, _BUNDLE = 1000, "several"
+_BUNDLE = "several"
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -28,6 +27,17 @@ class Part(NamedTuple):
 Stale = Callable[[Pipeline, Pattern, Sequence[Layer]], list[Part]]
 
 
+class Manner(NamedTuple):
+    """How fates are told: what says whether a work is stale, whether stale ones are redone, and how many works are told apart.
+
+    More works than those are told as few ranges, of which no single commit is known.
+    """
+
+    stale: Stale
+    redo: bool = False
+    apart: int = 1000
+
+
 class Fate(NamedTuple):
     """What would happen with a stretch of time of one target, and why. What is done has the marker that did it."""
 
@@ -40,9 +50,7 @@ class Fate(NamedTuple):
     marked: str | None = None
 
 
-def fates(
-    pipeline: Pipeline, pattern: Pattern, span: Interval, log: Log | None, stale: Stale, request: Request
-) -> list[Fate]:
+def fates(pipeline: Pipeline, pattern: Pattern, span: Interval, log: Log | None, manner: Manner) -> list[Fate]:
     """What would happen with a target all over a span, in the order of time."""
     if log is None or pipeline.grid is None or pipeline.start is None:
         return [Fate(instant_text(span.start), instant_text(span.end), "run", 1, "not done yet")]
@@ -51,8 +59,8 @@ def fates(
     # An interval that is done in part is not done.
     gaps = [pipeline.grid.around(gap) for gap in subtract([span], joined(done))]
     blank = [Layer(instant_text(gap.start), instant_text(gap.end), _ABOVE_ALL, "") for gap in gaps]
-    parts = stale(pipeline, pattern, done)
-    told = _bundled(done) if len(done) > _MANY else done
+    parts = manner.stale(pipeline, pattern, done)
+    told = _bundled(done) if len(done) > manner.apart else done
     rows: tuple[Sequence[Any], ...] = (topmost([*told, *blank]), asked, parts)
     return [
         _fate(
@@ -60,7 +68,7 @@ def fates(
             ask,
             part,
             pattern,
-            request.only == STALE or _late(pipeline, end, span),
+            manner.redo or _late(pipeline, end, span),
         )
         for start, end, (layer, ask, part) in overlaid(*rows)
         if layer is not None

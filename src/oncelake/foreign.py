@@ -13,9 +13,6 @@ from oncelake.lake.log import Entry, TableLog
 from oncelake.lake.spread import TimeColumn, touched
 from oncelake.pipelines import Pipeline
 
-# So many of the newest commits are looked at: each is a file to read.
-LOOKED_AT = 256
-
 
 @dataclass(frozen=True)
 class Foreign:
@@ -39,7 +36,7 @@ def foreign_changes(pipeline: Pipeline, pattern: Pattern, log: TableLog) -> list
     column = TimeColumn.of(log, getattr(pattern, "time", ""), zone) if isinstance(pattern, Ranged) else None
     since: list[Interval] = []
     found: list[Foreign] = []
-    for entry, _ in zip(log.history(), range(LOOKED_AT), strict=False):
+    for entry in log.newest():
         asks = "asked" in entry.facts
         if asks and pattern.replaces:
             continue

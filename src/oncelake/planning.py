@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from oncelake.contracts import Log, Pattern, Ranged
 from oncelake.errors import BadRange, UnknownPipeline
-from oncelake.fates import Fate, Stale, fates
+from oncelake.fates import Fate, Manner, Stale, fates
 from oncelake.identity import Marker, Slice, Whole, asked_id
 from oncelake.intervals import Grid, Interval, joined, merge, overlaid, parse_interval, subtract
 from oncelake.pipelines import Pipeline
@@ -161,7 +161,8 @@ def _items(pipeline: Pipeline, scope: Scope, earlier: list[Planned], view: View)
 def _pieces(pipeline: Pipeline, span: Interval, view: View) -> Iterator[tuple[Interval, list[Fate]]]:
     """The span, cut wherever what would happen with one of the targets changes; only what was asked for is to be done."""
     known, request = view.known, view.request
-    rows = [fates(pipeline, p, span, known.logs.get(p.target), known.stale, request) for p in pipeline.writes]
+    manner = Manner(known.stale, redo=request.only == STALE)
+    rows = [fates(pipeline, p, span, known.logs.get(p.target), manner) for p in pipeline.writes]
     for start, end, found in overlaid(*rows):
         each = [fate for fate in found if fate is not None]
         to_do = [fate for fate in each if fate.action == "run"]

@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from oncelake.contracts import Pattern
-from oncelake.fates import Fate, Stale, fates
+from oncelake.fates import Fate, Manner, Stale, fates
 from oncelake.foreign import foreign_changes
 from oncelake.identity import Whole, parse_slice
 from oncelake.intervals import Interval, instant_text, joined, parse_interval, subtract
 from oncelake.lake.log import Entry, TableLog
 from oncelake.pipelines import Pipeline
-from oncelake.work import ASKED, STALE, Request, Rows
+from oncelake.work import ASKED, STALE, Rows
 
 _MARKER_RETENTION = "delta.setTransactionRetentionDuration"
 
@@ -146,7 +146,7 @@ def _fates(
     if log is None or pipeline.grid is None or pipeline.start is None or pipeline.grid.floor(now) <= pipeline.start:
         return []
     span = Interval(pipeline.start, pipeline.grid.floor(now), pipeline.grid.zone)
-    found = fates(pipeline, pattern, span, log, seen.stale, Request(now))
+    found = fates(pipeline, pattern, span, log, Manner(seen.stale, apart=0))
     told = [fate for fate in found if fate.cause in (ASKED, STALE)]
     return [(parse_interval(f"{fate.start}..{fate.end}", span.zone), fate) for fate in told]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from heapq import nlargest
 from typing import Any
 
 from oncelake.code import code_fingerprint
@@ -19,10 +18,6 @@ from oncelake.lake.log import TableLog, find_log
 from oncelake.pipelines import Pipeline
 from oncelake.planning import Known
 from oncelake.work import STALE, Request, Weight
-
-# Whether what is done is stale is asked of the newest works of a target only, unless all that is stale is asked for:
-# each has to be looked up in its commit.
-NEWEST = 100
 
 
 def survey(
@@ -98,18 +93,24 @@ class _Staleness:
         log = self.logs.get(pattern.target)
         if not isinstance(log, TableLog):
             return []
-        newest = self._newest(log, layers)
-        return [part for layer in layers if layer.name in newest for part in self._parts(pipeline, log, layer)]
+        facts = self._facts(pipeline, log, layers)
+        return [
+            part for layer in layers if layer.name in facts for part in self._parts(pipeline, layer, facts[layer.name])
+        ]
 
-    def _parts(self, pipeline: Pipeline, log: TableLog, layer: Layer) -> Iterable[Part]:
-        """The stale parts of one layer; none if its commit is not there any more to say."""
-        commit = log.commit(layer.name)
-        if commit is None:
-            return []
-        made_by, now = commit.facts.get("code"), self.code(pipeline.function)
+    def _facts(self, pipeline: Pipeline, log: TableLog, layers: Sequence[Layer]) -> dict[str, Mapping[str, Any]]:
+        """What the commits of works say of their making: of the newest commits, unless every stale work is to be redone."""
+        if self.everything or pipeline.lookback is not None:
+            commits = {layer.name: log.commit(layer.name) for layer in layers}
+            return {name: commit.facts for name, commit in commits.items() if commit}
+        return {name: entry.facts for entry in reversed(log.newest()) for name in entry.markers}
+
+    def _parts(self, pipeline: Pipeline, layer: Layer, facts: Mapping[str, Any]) -> Iterable[Part]:
+        """The stale parts of one layer."""
+        made_by, now = facts.get("code"), self.code(pipeline.function)
         if made_by and now and made_by != now:
             return [Part(layer.start, layer.end, "its code changed")]
-        return self._changed(pipeline, layer.interval, commit.facts.get("pins") or {})
+        return self._changed(pipeline, layer.interval, facts.get("pins") or {})
 
     def _changed(self, pipeline: Pipeline, interval: Interval, pins: Mapping[str, Any]) -> Iterator[Part]:
         """The cells of an interval for which something that is read has changed since the pins, in the order of time."""
@@ -122,12 +123,6 @@ class _Staleness:
                 left = subtract(left, cells)
         for part, why in sorted(found):
             yield Part(instant_text(part.start), instant_text(part.end), why)
-
-    def _newest(self, log: TableLog, layers: Sequence[Layer]) -> set[str]:
-        names = {layer.name for layer in layers if layer.name in log.markers}
-        if self.everything or len(names) <= NEWEST:
-            return names
-        return set(nlargest(NEWEST, names, key=lambda name: log.markers[name].updated_ms or 0))
 
 
 def _sum(counts: list[int | None]) -> int | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
@@ -21,6 +22,8 @@ from oncelake.work import Commit, Rows
 LOG = "_delta_log"
 # A writer's clock is read before its commit lands; the search for a marker's commit starts this much earlier.
 _CLOCK_SLACK_MS = 5_000
+# So many of the newest commits are looked at where that has to be quick: each is a file to read.
+NEWEST = 100
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,10 @@ class TableLog:
     def history(self) -> Iterator[Entry]:
         """The commits that are still there, newest first."""
         return (self.entry(version) for version in reversed(self.commits))
+
+    def newest(self) -> list[Entry]:
+        """The newest commits, newest first."""
+        return list(islice(self.history(), NEWEST))
 
     @cached_property
     def schema(self) -> dict[str, str]:
