@@ -13,7 +13,7 @@ from oncelake.lake.session import open_session
 
 START = date(2023, 1, 1)
 SMALL, YEAR, ALONE = 30, 365, 60
-SMALL_ROWS, YEAR_ROWS = 3_000, 2_000_000
+SMALL_ROWS, YEAR_ROWS = 3_000, {"year": 2_000_000, "large_year": 20_000_000}
 COLUMNS = ("id", "id % 1000 AS customer", "id % 977 * 0.5D AS amount", "concat('order ', id) AS note")
 PIPELINES = f"""
 import oncelake as once
@@ -59,7 +59,8 @@ class Stage:
     def __init__(self, spark, folder):
         self.spark, self.folder, self.numbers = spark, folder, itertools.count()
         self._make_source("small", SMALL, SMALL_ROWS, files=1)
-        self._make_source("year", YEAR, YEAR_ROWS, files=12)
+        for name, rows in YEAR_ROWS.items():
+            self._make_source(name, YEAR, rows, files=12)
 
     def _make_source(self, name, length, rows, files):
         step = length * 86_400_000_000 // rows
@@ -129,8 +130,9 @@ def _year(stage):
         "ours": partial(stage.ours, "orders", START, YEAR),
         "by_hand": lambda root: _save(paid(stage.source(root)), root),
     }
-    what = f"{YEAR} days, {YEAR_ROWS:,} rows: ours / one job that writes the whole table"
-    yield _compared(stage, what, "≤ 1.3", partial(stage.project, "year"), "lake/silver/orders", jobs)
+    for source, rows in YEAR_ROWS.items():
+        what = f"{YEAR} days, {rows:,} rows: ours / one job that writes the whole table"
+        yield _compared(stage, what, "≤ 1.3", partial(stage.project, source), "lake/silver/orders", jobs)
 
 
 def _apart(stage):

@@ -47,7 +47,7 @@ class Interval:
         """The end as wall-clock time of the interval's zone."""
         return self.end.astimezone(ZoneInfo(self.zone))
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The one spelling used in identities: two UTC instants."""
         return f"{instant_text(self.start)}..{instant_text(self.end)}"

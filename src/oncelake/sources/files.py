@@ -183,10 +183,13 @@ class FilesSight:
 
     def weigh(self, interval: Interval) -> Weight:
         """By the sizes of the files; of a long range by those of a few intervals."""
-        cells = self.source.cells(replace(self.reading, slice=interval))
-        some = cells[:: max(1, len(cells) // _SAMPLED)]
-        size = sum(file.size for cell in some for file in self.source.found(cell))
-        return Weight(bytes=round(size * len(cells) / len(some)))
+        grid = self.reading.grid
+        assert grid is not None
+        count = grid.count(interval)
+        some = [grid.step(interval.start, number) for number in range(0, count, max(1, count // _SAMPLED))]
+        readings = (replace(self.reading, slice=grid.cell(start)) for start in some)
+        size = sum(file.size for reading in readings for file in self.source.found(reading))
+        return Weight(bytes=round(size * count / len(some)))
 
     def changed(self, interval: Interval, pins: Pins) -> list[tuple[Interval, str]]:
         """By the digests of what is there now and was there then."""
