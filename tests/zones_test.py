@@ -21,11 +21,19 @@ LANDED = {
     "2024-03-31": [(3, "2024-03-30T23:00:00Z"), (4, "2024-03-31T01:30:00Z"), (5, "2024-03-31T21:59:59Z")],
     "2024-04-01": [(6, "2024-03-31T22:00:00Z")],
 }
+# The day of 25 hours, in which it is half past two twice.
+LATE = {
+    "2024-10-26": [(1, "2024-10-26T21:59:59Z")],
+    "2024-10-27": [
+        (i + 2, f"2024-10-{at}Z") for i, at in enumerate(("26T22:00:00", "27T00:30:00", "27T01:30:00", "27T22:59:59"))
+    ],
+    "2024-10-28": [(6, "2024-10-27T23:00:00Z")],
+}
 
 
-def berlin(root, spark, time):
+def berlin(root, spark, time, days=LANDED):
     make_project(root, PIPELINE.replace("TIME", repr(time)))
-    for day, landed in LANDED.items():
+    for day, landed in days.items():
         folder = root / "landing" / day
         folder.mkdir(parents=True)
         (folder / "rows.json").write_text("".join(json.dumps({"id": i, "at": at}) + "\n" for i, at in landed))
@@ -54,6 +62,19 @@ def test_a_day_of_23_hours_holds_exactly_its_rows(tmp_path, spark):
             == 6
         )
         assert rows(tmp_path / f"{time} together") == rows(root)
+
+
+def test_a_day_of_25_hours_holds_exactly_its_rows(tmp_path, spark):
+    project = berlin(tmp_path, spark, "day", LATE)
+    (work,) = project.run("orders", date="2024-10-27").works
+    assert (work.start, work.end, work.rows.written) == ("2024-10-26T22:00:00Z", "2024-10-27T23:00:00Z", 4)
+    around = project.run("orders", start="2024-10-26", end="2024-10-29").works
+    assert [(each.outcome, each.rows.written) for each in around] == [
+        ("committed", 1),
+        ("already_done", 4),
+        ("committed", 1),
+    ]
+    assert ids(tmp_path) == [1, 2, 3, 4, 5, 6]
 
 
 def test_the_users_session_keeps_its_settings_and_its_zone(tmp_path, spark):

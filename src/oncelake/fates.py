@@ -56,11 +56,11 @@ def fates(pipeline: Pipeline, pattern: Pattern, span: Interval, log: Log | None,
         return [Fate(instant_text(span.start), instant_text(span.end), "run", 1, "not done yet")]
     done = clipped(pattern.done(log, pipeline.name, pipeline.start, pipeline.grid), span)
     asked = clipped(log.layers(pipeline.name, pattern.target, asked=True), span)
-    # An interval that is done in part is not done.
-    gaps = [pipeline.grid.around(gap) for gap in subtract([span], joined(done))]
-    blank = [Layer(instant_text(gap.start), instant_text(gap.end), _ABOVE_ALL, "") for gap in gaps]
     parts = manner.stale(pipeline, pattern, done)
     told = _bundled(done) if len(done) > manner.apart else done
+    # An interval that is done in part is not done.
+    gaps = [pipeline.grid.around(gap) for gap in subtract([span], joined(told))]
+    blank = [Layer(instant_text(gap.start), instant_text(gap.end), _ABOVE_ALL, "") for gap in gaps]
     rows: tuple[Sequence[Any], ...] = (topmost([*told, *blank]), asked, parts)
     return [
         _fate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -156,16 +157,15 @@ class Stretch(Protocol):
 S = TypeVar("S", bound=Stretch)
 
 
-def clipped(layers: Iterable[Layer], span: Interval) -> list[Layer]:
-    """The parts of layers that lie in a span."""
+def clipped(layers: Sequence[Layer], span: Interval) -> list[Layer]:
+    """The parts of layers that lie in a span. They do not overlap and are in the order of time."""
     start, end = instant_text(span.start), instant_text(span.end)
-    inside = (layer for layer in layers if layer.start < end and start < layer.end)
-    return [
-        layer
-        if start <= layer.start and layer.end <= end
-        else layer._replace(start=max(start, layer.start), end=min(end, layer.end))
-        for layer in inside
-    ]
+    first = bisect_right(layers, start, key=lambda layer: layer.end)
+    inside = list(layers[first : bisect_left(layers, end, key=lambda layer: layer.start)])
+    if inside:
+        inside[0] = inside[0]._replace(start=max(start, inside[0].start))
+        inside[-1] = inside[-1]._replace(end=min(end, inside[-1].end))
+    return inside
 
 
 def overlaid(*rows: Sequence[S]) -> Iterator[tuple[str, str, tuple[S | None, ...]]]:
