@@ -432,9 +432,6 @@ def test_what_waits_makes_those_wait_that_read_it():
     assert actions(plan) == [("middle", "wait"), ("last", "wait")]
 
 
-# Ranges
-
-
 # Order and number
 
 
@@ -475,6 +472,9 @@ def test_what_is_done_does_not_count_for_a_limit():
 def test_the_newest_first_is_the_oldest_last():
     one = daily("one", writes=append("added"))
     assert starts(plan_of(one, newest_first=True)) == DAYS[::-1]
+
+
+# Ranges
 
 
 def test_without_a_lock_every_interval_has_a_commit_of_its_own():

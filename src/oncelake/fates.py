@@ -68,7 +68,7 @@ def fates(pipeline: Pipeline, pattern: Pattern, span: Interval, log: Log | None,
             ask,
             part,
             pattern,
-            manner.redo or _late(pipeline, end, span),
+            manner.redo or late(pipeline, end, span.end),
         )
         for start, end, (layer, ask, part) in overlaid(*rows)
         if layer is not None
@@ -104,8 +104,8 @@ def _bundled(layers: Sequence[Layer]) -> list[Layer]:
     return [*found, Layer(first.start, last.end, first.height, _BUNDLE)]
 
 
-def _late(pipeline: Pipeline, end: str, span: Interval) -> bool:
-    """Whether late rows are taken up by themselves in a stretch of the span that ends there."""
+def late(pipeline: Pipeline, end: str, until: datetime) -> bool:
+    """Whether late rows are taken up by themselves in a stretch that ends there, of all up to a moment."""
     if pipeline.lookback is None:
         return False
-    return pipeline.lookback > span.end - _YEAR_ONE or end > instant_text(span.end - pipeline.lookback)
+    return pipeline.lookback > until - _YEAR_ONE or end > instant_text(until - pipeline.lookback)

@@ -10,7 +10,7 @@ from typing import Any
 from oncelake.code import code_fingerprint
 from oncelake.contracts import Log, Pattern, Reading, Sight
 from oncelake.errors import OncelakeError
-from oncelake.fates import Part
+from oncelake.fates import Part, late
 from oncelake.identity import Slice, Whole
 from oncelake.intervals import Interval, Layer, instant_text, subtract
 from oncelake.lake.address import Address
@@ -98,12 +98,15 @@ class _Staleness:
             part for layer in layers if layer.name in facts for part in self._parts(pipeline, layer, facts[layer.name])
         ]
 
-    def _facts(self, pipeline: Pipeline, log: TableLog, layers: Sequence[Layer]) -> dict[str, Mapping[str, Any]]:
-        """What the commits of works say of their making: of the newest commits, unless every stale work is to be redone."""
-        if self.everything or pipeline.lookback is not None:
-            commits = {layer.name: log.commit(layer.name) for layer in layers}
-            return {name: commit.facts for name, commit in commits.items() if commit}
-        return {name: entry.facts for entry in reversed(log.newest()) for name in entry.markers}
+    def _facts(self, pipeline: Pipeline, log: TableLog, layers: Sequence[Layer]) -> Mapping[str, Mapping[str, Any]]:
+        """What the commits of works say of their making: of the newest commits, and of every work that may have to be redone."""
+        found: dict[str, Mapping[str, Any]] = {
+            name: entry.facts for entry in reversed(log.newest()) for name in entry.markers
+        }
+        for layer in layers if self.everything else _late(pipeline, layers):
+            if layer.name not in found and (commit := log.commit(layer.name)):
+                found[layer.name] = commit.facts
+        return found
 
     def _parts(self, pipeline: Pipeline, layer: Layer, facts: Mapping[str, Any]) -> Iterable[Part]:
         """The stale parts of one layer."""
@@ -123,6 +126,14 @@ class _Staleness:
                 left = subtract(left, cells)
         for part, why in sorted(found):
             yield Part(instant_text(part.start), instant_text(part.end), why)
+
+
+def _late(pipeline: Pipeline, layers: Sequence[Layer]) -> list[Layer]:
+    """The works that are redone by themselves when they become stale."""
+    if pipeline.lookback is None or not layers:
+        return []
+    until = layers[-1].interval.end
+    return [layer for layer in layers if late(pipeline, layer.end, until)]
 
 
 def _sum(counts: list[int | None]) -> int | None:
