@@ -12,7 +12,7 @@ setup: .venv/ready  ## the virtual environment and Delta's jars, once
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m oncelake.lake.prepare
+	$(BIN)/python -m oncelake.spark.prepare
 	touch $@
 
 demo: setup  ## the retry that doubled the rows, and the same retry that does not

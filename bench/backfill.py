@@ -9,7 +9,7 @@ from pathlib import Path
 import oncelake as once
 from bench import days, peers, planning
 from bench.clock import best_of, figure
-from oncelake.lake.session import open_session
+from oncelake.spark.session import open_session
 
 START = date(2023, 1, 1)
 SMALL, YEAR, ALONE = 30, 365, 60

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from bench.clock import figure
-from oncelake.lake.fingerprint import fingerprint, fingerprint_table
-from oncelake.lake.session import open_session
+from oncelake.delta.fingerprint import fingerprint, fingerprint_table
+from oncelake.spark.session import open_session
 
 ROWS = 5_000_000
 FLAT = (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import oncelake as once
 from bench.clock import best_of, figure
-from oncelake.lake.session import open_session
+from oncelake.spark.session import open_session
 
 ROWS = 5_000_000
 SPAN = ("2024-03-15", "2024-03-16")

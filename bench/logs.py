@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oncelake.identity import marker
-from oncelake.intervals import Interval
+from oncelake.model.intervals import Interval
+from oncelake.model.markers import marker
 
 COLUMNS = {"n": "integer", "day": "date"}
 FIELDS = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in COLUMNS.items()]

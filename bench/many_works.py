@@ -8,7 +8,7 @@ from pathlib import Path
 import oncelake as once
 from bench.clock import figure
 from bench.logs import START, write_log
-from oncelake.lake.session import open_session
+from oncelake.spark.session import open_session
 
 PIPELINES = """
 import oncelake as once

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import oncelake as once
 from bench.clock import figure
-from oncelake.lake.session import open_session
+from oncelake.spark.session import open_session
 
 ROWS, SHARE, DAYS, MERGES, MANY = 5_000_000, 100, 30, 50, 1_000_000
 COLUMNS = (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.clock import best_of, figure
 from bench.days import BIN, FIRST, ORDERS, make_project
-from oncelake.lake.log import read_log
+from oncelake.delta.log import read_log
 
 DAYS, ROUNDS = 30, 3
 SPAN = {"start": str(FIRST), "last": str(FIRST + timedelta(days=DAYS - 1)), "end": str(FIRST + timedelta(days=DAYS))}

@@ -10,7 +10,7 @@ from bench.clock import best_of, figure
 from bench.days import make_project
 from oncelake.proving.calls import Act
 from oncelake.proving.proof import Prover
-from oncelake.proving.trial import Setting, Trial
+from oncelake.proving.worker_handle import Setting, Trial
 
 DAYS = (["2024-03-01", "2024-03-02"], ["2024-03-02", "2024-03-03"])
 STATES_ONLY = {"kills": 0, "faults": 0, "recoveries": 0, "zombies": 0, "threads": ()}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from oncelake import Fingerprint, Project, Verdict
-    from oncelake.pipelines import Pipeline
+    from oncelake.declare.pipelines import Pipeline
     from oncelake.proving.proof import Prover
 
     Table = str | Path | Callable[[], DataFrame]
@@ -108,7 +108,7 @@ def once_spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """One warm Spark session for all tests: the active one as it is, or one made for tests and stopped after them."""
     from pyspark.sql import SparkSession
 
-    from oncelake.lake.session import open_session
+    from oncelake.spark.session import open_session
 
     own = SparkSession.getActiveSession() is None
     session = open_session(_settings(pytestconfig))
@@ -226,8 +226,8 @@ class _Tables(NamedTuple):
         return _Content(snapshot, once.fingerprint(frame, exclude=own, by=snapshot.by))
 
     def _snapshot(self, table: Table) -> _Snapshot | None:
-        from oncelake.lake.log import find_log
-        from oncelake.lake.session import open_session
+        from oncelake.delta.log import find_log
+        from oncelake.spark.session import open_session
 
         if not isinstance(table, str | Path):
             frame = table().localCheckpoint()

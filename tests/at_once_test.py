@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 import oncelake as once
 from lakes import commits, make_project, rows
-from oncelake.at_once import at_once
+from oncelake.running.rowwise import at_once
 
 DAY = timedelta(days=1)
 

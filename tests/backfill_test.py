@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 import oncelake as once
 from lakes import DAYS, WRITES, commits, ids, land, make_project, orders_of, orders_project, rows
-from oncelake import points
 from oncelake.cli.main import cli
-from oncelake.running import packed
-from oncelake.work import Weight
+from oncelake.model import failpoints
+from oncelake.model.work import Weight
+from oncelake.running.execute import packed
 
 SPAN = {"start": DAYS[0], "end": "2024-03-17"}
 BAD = """
@@ -178,12 +178,12 @@ def test_a_restatement_that_was_stopped_is_resumed(tmp_path, spark, point, resum
         if reached == point:
             raise Stopped
 
-    points.watch(stop)
+    failpoints.watch(stop)
     try:
         with pytest.raises(Stopped):
             project.restate("orders", date=DAYS[1])
     finally:
-        points.watch(None)
+        failpoints.watch(None)
     again = project.run("orders", **SPAN) if resumed_by == "run" else project.restate("orders", date=DAYS[1])
     assert again.outcome == "done"
     assert ids(tmp_path) == [0, 1, 2, 100, 200, 201, 202]
@@ -400,7 +400,7 @@ def test_a_restatement_says_what_it_replaces(tmp_path, spark):
 
 def test_late_rows_are_taken_up_by_themselves_within_the_lookback(tmp_path, spark, monkeypatch):
     # However many commits there are: a status looks at the newest of them, this at all.
-    monkeypatch.setattr("oncelake.lake.log.NEWEST", 1)
+    monkeypatch.setattr("oncelake.delta.log.NEWEST", 1)
     root = orders_project(tmp_path, WRITES["replace_interval"])
     source = (root / "pipelines.py").read_text()
     (root / "pipelines.py").write_text(source.replace("writes=", 'together=False, late="restate", lookback=2, writes='))

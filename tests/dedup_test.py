@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 import oncelake as once
 from lakes import make_project
 from oncelake.cli.main import cli
+from oncelake.delta.log import read_log
 from oncelake.errors import BadDeclaration, ColumnMissing, TableMissing
-from oncelake.lake.log import read_log
 
 SCHEMA = "id int, day int, v string, at int"
 

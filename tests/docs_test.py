@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 import oncelake as once
-from oncelake import errors, settings
+from oncelake import errors
 from oncelake.cli.main import cli
+from oncelake.declare import settings
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = (ROOT / "docs/reference.md").read_text()

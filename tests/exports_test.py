@@ -44,9 +44,9 @@ LIGHT = [
     "oncelake.api",
     "oncelake.patterns",
     "oncelake.sources",
-    "oncelake.planning",
-    "oncelake.writing",
-    "oncelake.lake.log",
+    "oncelake.planning.plan",
+    "oncelake.running.write",
+    "oncelake.delta.log",
 ]
 
 

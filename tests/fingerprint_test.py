@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
+from oncelake.delta.fingerprint import MOST_PARTS, Part, differences, fingerprint, fingerprint_table
 from oncelake.errors import Misuse
-from oncelake.lake.encoding import row_hashes, row_text
-from oncelake.lake.fingerprint import MOST_PARTS, Part, differences, fingerprint, fingerprint_table
-from oncelake.lake.session import private
+from oncelake.spark.row_encoding import row_hashes, row_text
+from oncelake.spark.session import private
 from pools import NULLS_ONLY, pools
 
 UNKNOWN_TO_DELTA = ("time(", "interval", "collate")

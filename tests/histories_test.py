@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import oncelake as once
-from oncelake import points
+from oncelake.model import failpoints
 
 STRANDS, STEPS, EXAMPLES = 50, 8, 1
 SCHEMA = "strand int, k int, at int, v string, gone boolean"
@@ -52,13 +52,13 @@ def stopping(at):
         if reached == at:
             raise Stopped
 
-    points.watch(stop if at else None)
+    failpoints.watch(stop if at else None)
     try:
         yield
     except Stopped:
         pass
     finally:
-        points.watch(None)
+        failpoints.watch(None)
 
 
 class Lake:

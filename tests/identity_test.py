@@ -6,7 +6,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from oncelake.identity import (
+from oncelake.model.intervals import Grid, Interval
+from oncelake.model.markers import (
     Marker,
     Named,
     Whole,
@@ -19,7 +20,6 @@ from oncelake.identity import (
     reload_marker,
     table_name_problem,
 )
-from oncelake.intervals import Grid, Interval
 
 thorough = settings(deadline=None, max_examples=200)
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)

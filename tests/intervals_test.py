@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelake.intervals import (
+from oncelake.model.intervals import (
     EVERY,
     Grid,
     Interval,

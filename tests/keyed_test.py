@@ -11,9 +11,9 @@ import pytest
 
 import oncelake as once
 from lakes import make_project
-from oncelake import points
+from oncelake.delta.log import read_log
 from oncelake.errors import BadDeclaration, NotAgain, NullKeys, RepeatedKeys, WrongColumns
-from oncelake.lake.log import read_log
+from oncelake.model import failpoints
 
 SCHEMA = "id int, v string, at int, op string"
 MERGE = once.merge("t", keys="id", latest_by="at", delete_when="op = 'd'", leave_out="op")
@@ -85,12 +85,12 @@ def test_what_was_remembered_for_a_commit_that_never_came_does_not_count(lake):
         if point == "prepared":
             raise Stopped
 
-    points.watch(stop)
+    failpoints.watch(stop)
     try:
         with pytest.raises(Stopped):
             lake.write([(7, "x", 9, "d")], work="day/1")
     finally:
-        points.watch(None)
+        failpoints.watch(None)
     lake.write([(8, "corrected", 9, "d")], work="day/1")
     lake.write([(7, "late", 3, "u"), (8, "late", 3, "u")])
     assert lake.rows() == [(7, "late", 3)]
@@ -107,7 +107,7 @@ def test_deletes_are_forgotten_after_the_declared_time(lake):
 
 
 def test_what_is_decided_is_settled_and_still_counts(lake, monkeypatch):
-    monkeypatch.setattr("oncelake.keyed.remembered._MANY", 3)
+    monkeypatch.setattr("oncelake.delta.prepared._MANY", 3)
     for key in range(4):
         lake.write([(key, "x", 9, "d")])
     lake.write([(key, "late", 3, "u") for key in range(5)])
@@ -333,7 +333,7 @@ def test_adding_needs_exact_numbers_and_is_not_done_twice(lake):
 
 
 def test_small_files_are_put_together_in_a_commit_of_its_own(lake, monkeypatch):
-    monkeypatch.setattr("oncelake.lake.upkeep.FILES", 3)
+    monkeypatch.setattr("oncelake.delta.compaction.FILES", 3)
     outcomes = [lake.write([(key, "x", key, "u")]) for key in range(3)]
     log = lake.log()
     newest = log.entry(log.version)
@@ -406,12 +406,12 @@ def test_several_targets_are_right_when_killed_between_them_and_latest_is_read(t
     (folder / "a.json").write_text("\n".join(map(json.dumps, orders)))
     project = once.open(root, spark=spark)
     assert "daily: a merge rewrites" in " ".join(project.plan(date="2024-03-14").notes)
-    points.watch(stop)
+    failpoints.watch(stop)
     try:
         with pytest.raises(Stopped):
             project.run("sales", date="2024-03-14")
     finally:
-        points.watch(None)
+        failpoints.watch(None)
     (folder / "b.json").write_text(json.dumps({"id": 9, "amount": 100, "at": "2024-03-14T09"}))
     report = project.run("sales", date="2024-03-14")
     assert [work.outcome for work in report.works] == ["already_done", "failed"]

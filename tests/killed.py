@@ -1,6 +1,6 @@
 """A process that runs one day of a project and is killed on the way: `killed.py ROOT DAY MODE POINT`.
 
-MODE is python, jvm or both; POINT is one of oncelake.points, or `during`: a moment after the write has begun.
+MODE is python, jvm or both; POINT is one of oncelake.model.failpoints, or `during`: a moment after the write has begun.
 """
 
 import os
@@ -9,8 +9,8 @@ import sys
 import threading
 
 import oncelake as once
-from oncelake import points
-from oncelake.lake.lock import _jvms
+from oncelake.model import failpoints
+from oncelake.storage.lock import _jvms
 
 root, day, mode, wanted = sys.argv[1:]
 
@@ -30,5 +30,5 @@ def on_reach(point):
         kill()
 
 
-points.watch(on_reach)
+failpoints.watch(on_reach)
 print(once.open(root).run("orders", date=day).works[0].outcome)

@@ -87,7 +87,7 @@ def test_ctrl_c_says_what_is_committed_and_running_again_goes_on(tmp_path, spark
 
 
 def test_an_interrupt_that_a_library_swallows_still_ends_the_run_between_two_commits(tmp_path, spark, monkeypatch):
-    from oncelake.lake import ledger
+    from oncelake.listeners import ledger
 
     def swallows(path, rows):
         with contextlib.suppress(KeyboardInterrupt):
@@ -103,7 +103,7 @@ def test_an_interrupt_that_a_library_swallows_still_ends_the_run_between_two_com
 def test_no_jvm_is_left_behind(tmp_path):
     root = orders_project(tmp_path, WRITES["append"])
     script = (
-        "import oncelake as once, sys; from oncelake.lake.lock import _jvms; "
+        "import oncelake as once, sys; from oncelake.storage.lock import _jvms; "
         f"once.open({str(root)!r}).run('orders', date={DAYS[0]!r}); print(_jvms()[0][0])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -8,12 +8,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from oncelake.lake.lease import Turns, acquire, kept, leases, turns_of
+from oncelake.storage.lease import Turns, acquire, kept, leases, turns_of
 
 ME, OTHER = {"pid": 1, "host": "one", "since": "now"}, {"pid": 2, "host": "two", "since": "now"}
 RUNNER = """
 import sys
-from oncelake.lake.lease import acquire, turns_of
+from oncelake.storage.lease import acquire, turns_of
 
 number, _ = acquire(turns_of(sys.argv[1], "t"), {"pid": sys.argv[2]}, 0, lambda: False)
 print(number)

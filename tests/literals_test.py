@@ -10,18 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelake.intervals import Grid
-from oncelake.lake.literals import (
-    all_of,
-    equal,
-    identifier,
-    inside,
-    literal,
-    one_of,
-    share,
-    text_literal,
-    typed_literal,
-)
+from oncelake.model.intervals import Grid
+from oncelake.spark.sql import all_of, equal, identifier, inside, literal, one_of, share, text_literal, typed_literal
 
 thorough = settings(deadline=None, max_examples=300)
 nasty = st.text(st.sampled_from("'\"`\\-/*;$ {}\n\r\0()aé日\u2019\uff07"), max_size=12)

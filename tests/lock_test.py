@@ -12,12 +12,12 @@ import threading
 
 import pytest
 
-from oncelake.lake.lock import Busy, holders, table_lock
+from oncelake.storage.lock import Busy, holders, table_lock
 
 TABLE = "silver.orders"
 SCRIPT = """
 import subprocess, sys
-from oncelake.lake.lock import Busy, table_lock
+from oncelake.storage.lock import Busy, table_lock
 
 lake, patience, java, when = sys.argv[1], float(sys.argv[2]), sys.argv[3], sys.argv[4]
 waited = []

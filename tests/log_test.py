@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from oncelake.delta.log import find_log, read_log
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
-from oncelake.identity import Marker, Whole, app_id, asked_id, marker
-from oncelake.intervals import Grid, Interval, joined
-from oncelake.lake.log import find_log, read_log
+from oncelake.model.intervals import Grid, Interval, joined
+from oncelake.model.markers import Marker, Whole, app_id, asked_id, marker
 
 TABLE = "silver.orders"
 UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"

@@ -20,8 +20,8 @@ import pytest
 import oncelake as once
 from lakes import DAYS, land, make_project, orders_of, orders_project, rows
 from lakes import WRITES as ALL_WRITES
-from oncelake import points
 from oncelake.api import Silent
+from oncelake.model import failpoints
 
 CELLS = (0, 1)
 BOTH, FIRST, SECOND = (0, 2), (0, 1), (1, 2)
@@ -528,7 +528,7 @@ class Lockstep(Silent):
 
     def close(self):
         """Wake up whoever still waits for a runner to write that never came so far."""
-        points.watch(None)
+        failpoints.watch(None)
         for pipe in self.root.glob("hold *"):
             os.close(os.open(pipe, os.O_RDWR))
 
@@ -558,7 +558,7 @@ def real_of(root, spark, runners, log, schedule):
     """What the real ring makes of the same order."""
     before = tuple(Runner(commit.by, commit.work.cells) for commit in log)
     lockstep = Lockstep(root, spark, (*before, *runners))
-    points.watch(lockstep.stop)
+    failpoints.watch(lockstep.stop)
     try:
         for name, until in (*((runner.name, "ended") for runner in before), *schedule):
             lockstep.go(name, until)
@@ -614,8 +614,8 @@ def ring(tmp_path, spark, monkeypatch):
         for day in DAYS[:2]:
             land(tmp_path, day, orders_of(day))
         if not rules.lock:
-            monkeypatch.setattr("oncelake.lake.lock.is_local", lambda _: False)
-            monkeypatch.setattr("oncelake.lake.lock.turns_of", lambda *_: None)
+            monkeypatch.setattr("oncelake.storage.lock.is_local", lambda _: False)
+            monkeypatch.setattr("oncelake.storage.lock.turns_of", lambda *_: None)
         real = real_of(tmp_path, spark, runners, log, schedule)
         assert real == model_of(rules._replace(patient=False), runners, log, schedule)
         assert once.open(tmp_path, spark=spark).run("orders", **SPANS[BOTH]).outcome == "done"
@@ -699,8 +699,8 @@ def test_the_orders_that_are_tried_for_real_have_every_outcome_there_is(rules):
 
 
 def test_without_a_lock_restatements_at_once_all_end_well(tmp_path, spark, monkeypatch):
-    monkeypatch.setattr("oncelake.lake.lock.is_local", lambda _: False)
-    monkeypatch.setattr("oncelake.lake.lock.turns_of", lambda *_: None)
+    monkeypatch.setattr("oncelake.storage.lock.is_local", lambda _: False)
+    monkeypatch.setattr("oncelake.storage.lock.turns_of", lambda *_: None)
     root = orders_project(tmp_path, ALL_WRITES["replace_interval"])
     assert once.open(root, spark=spark).run("orders", date=DAYS[0]).outcome == "done"
     ready = threading.Barrier(3)

@@ -5,15 +5,15 @@ from datetime import UTC, datetime
 
 import pytest
 
+from oncelake.declare.graph import ordered
+from oncelake.declare.pipelines import Schedule, build
 from oncelake.errors import BadRange, UnknownPipeline
-from oncelake.graph import ordered
-from oncelake.identity import ASKED, Whole, app_id
-from oncelake.intervals import Grid, Interval, Layer, instant_text, topmost
+from oncelake.model.intervals import Grid, Interval, Layer, instant_text, topmost
+from oncelake.model.markers import ASKED, Whole, app_id
+from oncelake.model.work import Commit, Request, Rows
 from oncelake.patterns import append, overwrite, replace_interval
-from oncelake.pipelines import Schedule, build
-from oncelake.planning import Known, make_plan
+from oncelake.planning.plan import Known, make_plan
 from oncelake.sources import table
-from oncelake.work import Commit, Request, Rows
 
 NOW = datetime(2024, 1, 5, 6, 30, tzinfo=UTC)
 DAYS = ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]

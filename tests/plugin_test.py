@@ -4,7 +4,7 @@ import pytest
 
 from exports_test import HEAVY, loaded_by
 from lakes import WRITES, orders_project
-from oncelake.lake.jars import cache_folder
+from oncelake.spark.jars import cache_folder
 
 CACHE = str(cache_folder().parent)
 
@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 
 import pytest
-from oncelake.lake.session import open_session
+from oncelake.spark.session import open_session
 from oncelake_pytest import assert_idempotent as asserted
 from pyspark.sql import functions as F
 
@@ -178,7 +178,7 @@ once_spark_settings =
 """
 
 OWN = """
-from oncelake.lake.session import open_session
+from oncelake.spark.session import open_session
 from oncelake_pytest import FAST
 
 

@@ -5,6 +5,7 @@ from textwrap import dedent
 
 import pytest
 
+from oncelake.declare.loading import load_project
 from oncelake.errors import (
     BadDeclaration,
     BadSettings,
@@ -14,9 +15,8 @@ from oncelake.errors import (
     Misuse,
     OwnedTwice,
 )
-from oncelake.intervals import Grid
+from oncelake.model.intervals import Grid
 from oncelake.patterns import PATTERNS
-from oncelake.project import load_project
 from oncelake.sources import SOURCES
 
 ORDERS = """

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from oncelake.identity import Whole, marker
-from oncelake.intervals import Interval
-from oncelake.work import Outcome, Planned, Report, Rows, Work
+from oncelake.model.intervals import Interval
+from oncelake.model.markers import Whole, marker
+from oncelake.model.work import Outcome, Planned, Report, Rows, Work
 
 DAY = Interval(datetime(2024, 3, 15, tzinfo=UTC), datetime(2024, 3, 16, tzinfo=UTC))
 

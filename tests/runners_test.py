@@ -20,8 +20,8 @@ from deltalake import write_deltalake
 
 import oncelake as once
 from lakes import DAYS, WRITES, commits, ids, make_project, orders_project, rows
-from oncelake import points
 from oncelake.cli.main import cli
+from oncelake.model import failpoints
 
 COMMAND = str(Path(sys.executable).with_name("oncelake"))
 # How much more of the same the long tier does.
@@ -344,12 +344,12 @@ def run_and_stop(project, point, now):
         if reached == point:
             raise Stopped
 
-    points.watch(stop)
+    failpoints.watch(stop)
     try:
         with suppress(Stopped):
             project.run("orders", now=now)
     finally:
-        points.watch(None)
+        failpoints.watch(None)
 
 
 # Bad ground

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from oncelake.declare.settings import FILE, PATIENCE, read_settings, read_yaml
 from oncelake.errors import BadSettings
-from oncelake.settings import FILE, PATIENCE, read_settings, read_yaml
 
 
 @pytest.fixture

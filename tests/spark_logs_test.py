@@ -4,7 +4,7 @@ import pytest
 from deltalake import DeltaTable
 
 import oncelake as once
-from oncelake.lake.log import read_log
+from oncelake.delta.log import read_log
 
 KINDS = {
     "classic": {},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.triggers import find_trigger
+from oncelake.running.invocation import find_trigger
 
 SCHEDULERS = {
     "airflow": (
@@ -49,7 +49,7 @@ def test_cron_is_known_by_a_process_above(tmp_path):
     # The real cron would wait for a minute to begin; what counts is the name of the process.
     cron = tmp_path / "cron"
     cron.symlink_to(os.path.realpath("/bin/bash"))
-    asking = f"'{sys.executable}' -c 'from oncelake.triggers import find_trigger; print(find_trigger({{}}).by)'; true"
+    asking = f"'{sys.executable}' -c 'from oncelake.running.invocation import find_trigger; print(find_trigger({{}}).by)'; true"
     source = str(Path(__file__).parents[1] / "src")
     environment = {**os.environ, "PYTHONPATH": source}
     told = subprocess.run([str(cron), "-c", asking], capture_output=True, text=True, check=True, env=environment)
@@ -58,7 +58,7 @@ def test_cron_is_known_by_a_process_above(tmp_path):
 
 def test_nobody_at_a_terminal_is_nobody_known():
     done = subprocess.run(
-        [sys.executable, "-c", "from oncelake.triggers import find_trigger; print(find_trigger({}).by)"],
+        [sys.executable, "-c", "from oncelake.running.invocation import find_trigger; print(find_trigger({}).by)"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -88,7 +88,7 @@ def orders(reports: list[Report]) -> dict[str, list[Report]]:
 
 def main() -> int:
     """Merge in both orders and compare."""
-    from oncelake.lake.session import open_session
+    from oncelake.spark.session import open_session
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=1, help="only every n-th file")

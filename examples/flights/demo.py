@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 from tables import rows_of, wrong_versions
 
-from oncelake.lake.jars import delta_jars
+from oncelake.spark.jars import delta_jars
 
 HERE = Path(__file__).resolve().parent
 DEMO = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parents[1] / "demo-lake"

@@ -5,7 +5,7 @@ import signal
 import sys
 
 import oncelake as once
-from oncelake import points
+from oncelake.model import failpoints
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def main() -> None:
             # The whole group: a JVM that outlived Python would not be what a lost machine looks like.
             os.killpg(0, signal.SIGKILL)
 
-    points.watch(die_at_the_last)
+    failpoints.watch(die_at_the_last)
     project.run(start=start, end=end)
 
 

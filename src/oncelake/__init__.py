@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "Fingerprint": "oncelake.lake.fingerprint",
-    "Interval": "oncelake.intervals",
+    "Fingerprint": "oncelake.delta.fingerprint",
+    "Interval": "oncelake.model.intervals",
     "OncelakeError": "oncelake.errors",
-    "Outcome": "oncelake.work",
-    "Plan": "oncelake.work",
+    "Outcome": "oncelake.model.work",
+    "Plan": "oncelake.model.work",
     "Project": "oncelake.api",
-    "Report": "oncelake.work",
+    "Report": "oncelake.model.work",
     "Verdict": "oncelake.proving.verdict",
     "aggregate": "oncelake.patterns",
     "append": "oncelake.patterns",
@@ -29,14 +29,14 @@ _PUBLIC = {
     "merge": "oncelake.patterns",
     "open": "oncelake.api",
     "overwrite": "oncelake.patterns",
-    "pipeline": "oncelake.pipelines",
+    "pipeline": "oncelake.declare.pipelines",
     "prove": "oncelake.proving.proof",
     "prove_script": "oncelake.proving.proof",
     "replace_interval": "oncelake.patterns",
     "replace_partitions": "oncelake.patterns",
     "scd2": "oncelake.patterns",
     "table": "oncelake.sources",
-    "write": "oncelake.writing",
+    "write": "oncelake.running.write",
 }
 
 __all__ = [
@@ -71,17 +71,17 @@ __all__ = [
 
 if TYPE_CHECKING:
     from oncelake.api import Project, differences, fingerprint, latest, open  # noqa: A004  once.open
+    from oncelake.declare.pipelines import pipeline
+    from oncelake.delta.fingerprint import Fingerprint
     from oncelake.errors import OncelakeError
-    from oncelake.intervals import Interval
     from oncelake.keyed.keys import key
-    from oncelake.lake.fingerprint import Fingerprint
+    from oncelake.model.intervals import Interval
+    from oncelake.model.work import Outcome, Plan, Report
     from oncelake.patterns import aggregate, append, merge, overwrite, replace_interval, replace_partitions, scd2
-    from oncelake.pipelines import pipeline
     from oncelake.proving.proof import prove, prove_script
     from oncelake.proving.verdict import Verdict
+    from oncelake.running.write import write
     from oncelake.sources import files, table
-    from oncelake.work import Outcome, Plan, Report
-    from oncelake.writing import write
 
 
 def __getattr__(name: str) -> Any:

@@ -10,30 +10,30 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from oncelake.contracts import Log, Watcher
+from oncelake.declare.loading import load_project
+from oncelake.declare.pipelines import Pipeline
+from oncelake.declare.settings import guess
+from oncelake.delta.log import TableLog, find_log, read_log
 from oncelake.errors import Lost, UnknownTarget
-from oncelake.intervals import Interval, parse_interval
-from oncelake.lake.address import Address
-from oncelake.lake.log import TableLog, find_log, read_log
+from oncelake.model.contracts import Log, Watcher
+from oncelake.model.intervals import Interval, parse_interval
+from oncelake.model.work import ASKED, FAILED_BEFORE, STALE, Plan, Report, Request
+from oncelake.operations.status import Change, Seen, Standing, change_of, standing_of
 from oncelake.patterns import PATTERNS
-from oncelake.pipelines import Pipeline
-from oncelake.planning import choose, make_plan
-from oncelake.project import load_project
-from oncelake.reporting import Change, Seen, Standing, change_of, standing_of
-from oncelake.scopes import scope_of
-from oncelake.settings import guess
+from oncelake.planning.lake_state import survey
+from oncelake.planning.plan import choose, make_plan
+from oncelake.planning.scope import scope_of
 from oncelake.sources import SOURCES
-from oncelake.surveying import survey
-from oncelake.work import ASKED, FAILED_BEFORE, STALE, Plan, Report, Request
+from oncelake.storage.paths import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from oncelake.attempts import Ring
-    from oncelake.keyed.duplicates import Repair
-    from oncelake.lake.fingerprint import Differences, Fingerprint
-    from oncelake.restating import Ask
-    from oncelake.restoring import Restore
+    from oncelake.delta.fingerprint import Differences, Fingerprint
+    from oncelake.keyed.repair import Repair
+    from oncelake.operations.restate import Ask
+    from oncelake.operations.restore import Restore
+    from oncelake.running.attempt import Ring
 
 
 class Asked(TypedDict, total=False):
@@ -90,7 +90,7 @@ class Project:
 
     def restatement(self, name: str, *, downstream: bool = False, **asked: Unpack[Asked]) -> list[Ask]:
         """What `restate` would do again, and in which generation."""
-        from oncelake.restating import asks, downstream_of, refuse_never_done
+        from oncelake.operations.restate import asks, downstream_of, refuse_never_done
 
         (pipeline,) = choose(self.pipelines, [name])
         span = scope_of(pipeline, _request((name,), asked))[0].span
@@ -102,7 +102,7 @@ class Project:
 
     def downstream(self, name: str) -> list[str]:
         """The pipelines that read what one writes, and what reads theirs."""
-        from oncelake.restating import downstream_of
+        from oncelake.operations.restate import downstream_of
 
         choose(self.pipelines, [name])
         return [pipeline.name for pipeline, _ in downstream_of(name, None, self.pipelines)]
@@ -111,8 +111,8 @@ class Project:
         self, name: str, *, downstream: bool = False, watcher: Watcher | None = None, **asked: Unpack[Asked]
     ) -> Report:
         """Do again what is done, in the next generation; with `downstream` also what was made from it."""
-        from oncelake.restating import ask
-        from oncelake.running import carry_out
+        from oncelake.operations.restate import ask
+        from oncelake.running.execute import carry_out
 
         found = self.restatement(name, downstream=downstream, **asked)
         ring = self._ring(watcher or Silent())
@@ -126,7 +126,7 @@ class Project:
 
     def carry_out(self, plan: Plan, watcher: Watcher | None = None, jobs: int = 1) -> Report:
         """Do what a plan says, so many slices at once. Works that fail are reported, not raised."""
-        from oncelake.running import carry_out
+        from oncelake.running.execute import carry_out
 
         watcher = watcher or Silent()
         if self.address.one_driver_only and plan.to_do:
@@ -134,15 +134,15 @@ class Project:
         return carry_out(plan, self.pipelines, replace(self._ring(watcher), jobs=jobs))
 
     def _ring(self, watcher: Watcher) -> Ring:
-        from oncelake.attempts import Ring
-        from oncelake.lake.ledger import DeltaLedger
+        from oncelake.listeners.ledger import DeltaLedger
+        from oncelake.running.attempt import Ring
 
         ledger = DeltaLedger(self.address, watcher.warn)
         return Ring(self.address, self.session, ledger, watcher, self.settings.patience)
 
     def status(self, *names: str, now: datetime | None = None) -> list[Standing]:
         """Where every target of the pipelines stands."""
-        from oncelake.lake.lock import holders
+        from oncelake.storage.lock import holders
 
         request = Request(now or datetime.now(UTC), names)
         chosen = choose(self.pipelines, names)
@@ -165,8 +165,8 @@ class Project:
 
     def repair(self, target: str, keys: Iterable[str], keep: Iterable[str] = (), dry_run: bool = False) -> Repair:
         """Remove rows of a key that are there more than once, in one commit; those that differ only if `keep` ranks them."""
-        from oncelake.keyed.duplicates import repaired
-        from oncelake.lake.lock import Busy, table_lock
+        from oncelake.keyed.repair import repaired
+        from oncelake.storage.lock import Busy, table_lock
 
         path, keys = self.address.table(target), tuple(keys)
         read_log(target, path)  # what is not there needs no session
@@ -180,8 +180,8 @@ class Project:
 
     def restore(self, target: str, to: int, dry_run: bool = False) -> Restore:
         """Go back to an older version of a table, knowingly: what that undoes is to be done again."""
-        from oncelake.lake.lock import Busy, table_lock
-        from oncelake.restoring import carry_out_restore, plan_restore
+        from oncelake.operations.restore import carry_out_restore, plan_restore
+        from oncelake.storage.lock import Busy, table_lock
 
         path = self.address.table(target)
         try:
@@ -197,7 +197,7 @@ class Project:
 
     def ledger(self) -> list[dict[str, Any]]:
         """Every attempt there was, oldest first, as far as the ledger knows."""
-        from oncelake.lake.ledger import DeltaLedger
+        from oncelake.listeners.ledger import DeltaLedger
 
         return DeltaLedger(self.address, Silent().warn).entries()
 
@@ -212,7 +212,7 @@ class Project:
     def session(self) -> SparkSession:
         """The project's Spark session, started if need be."""
         if self._spark is None:
-            from oncelake.lake.session import open_session
+            from oncelake.spark.session import open_session
 
             self._spark = open_session(self.settings.spark)
         return self._spark
@@ -221,7 +221,7 @@ class Project:
         return {table: self._log(table) for table in pipeline.writes_tables}
 
     def _failures(self) -> list[dict[str, Any]]:
-        from oncelake.lake.ledger import DeltaLedger
+        from oncelake.listeners.ledger import DeltaLedger
 
         return DeltaLedger(self.address, Silent().warn).failures()
 
@@ -256,8 +256,8 @@ def fingerprint(
 
     Columns are left out only by `exclude`. With `by`, or for a partitioned table, it also says which part differs.
     """
-    from oncelake.lake import fingerprint as fingerprints
-    from oncelake.lake.session import open_session
+    from oncelake.delta import fingerprint as fingerprints
+    from oncelake.spark.session import open_session
 
     if isinstance(content, str | Path):
         session = open_session({})
@@ -269,7 +269,7 @@ def differences(
     left: DataFrame | str | Path, right: DataFrame | str | Path, *, exclude: Iterable[str] = (), limit: int = 5
 ) -> Differences:
     """How two frames or Delta tables differ: how many rows only one of them has, and examples of either side."""
-    from oncelake.lake import fingerprint as fingerprints
+    from oncelake.delta import fingerprint as fingerprints
 
     return fingerprints.differences(_frame(left), _frame(right), exclude=exclude, limit=limit)
 
@@ -286,8 +286,8 @@ def latest(frame: DataFrame, keys: str | Iterable[str], by: str | Iterable[str] 
 
 
 def _frame(content: DataFrame | str | Path) -> DataFrame:
-    from oncelake.lake.session import open_session
-    from oncelake.lake.verbs import table_at
+    from oncelake.delta.writes import table_at
+    from oncelake.spark.session import open_session
 
     if not isinstance(content, str | Path):
         return content

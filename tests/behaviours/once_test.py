@@ -6,7 +6,7 @@ import pytest
 
 import oncelake as once
 from lakes import DAYS, WRITES, commits, expected_ids, ids, land, orders_project, variants
-from oncelake import points
+from oncelake.model import failpoints
 
 SPAN = {"start": DAYS[0], "end": "2024-03-17"}
 
@@ -49,11 +49,11 @@ class Stopped(BaseException):
     """The process ends here: nothing in the ring may catch it."""
 
 
-@pytest.mark.parametrize("point", points.POINTS)
+@pytest.mark.parametrize("point", failpoints.POINTS)
 def test_stopped_at_any_point_is_once(tmp_path, spark, writes, point):
     if point == "prepared" and "delete_when" not in writes:
         pytest.skip("it remembers nothing")
-    if "keys" in writes and points.POINTS.index(point) < points.POINTS.index("created"):
+    if "keys" in writes and failpoints.POINTS.index(point) < failpoints.POINTS.index("created"):
         pytest.skip("nothing that a keyed pattern does comes before")
 
     def stop(reached):
@@ -61,12 +61,12 @@ def test_stopped_at_any_point_is_once(tmp_path, spark, writes, point):
             raise Stopped
 
     project = opened(tmp_path, spark, writes)
-    points.watch(stop)
+    failpoints.watch(stop)
     try:
         with pytest.raises(Stopped):
             project.run("orders", date=DAYS[1])
     finally:
-        points.watch(None)
+        failpoints.watch(None)
     assert project.run("orders", date=DAYS[1]).outcome == "done"
     assert ids(tmp_path) == expected_ids(writes, DAYS[1:2])
     assert commits(tmp_path) == 1
@@ -85,8 +85,8 @@ def test_two_at_once_is_once(tmp_path, spark, writes):
 
 def test_two_at_once_without_the_lock_is_once(tmp_path, spark, writes, monkeypatch):
     """The marker decides, not the lock: on an object store there is none."""
-    monkeypatch.setattr("oncelake.lake.lock.is_local", lambda _: False)
-    monkeypatch.setattr("oncelake.lake.lock.turns_of", lambda *_: None)
+    monkeypatch.setattr("oncelake.storage.lock.is_local", lambda _: False)
+    monkeypatch.setattr("oncelake.storage.lock.turns_of", lambda *_: None)
     root = orders_project(tmp_path, writes)
     with ThreadPoolExecutor(3) as pool:
         reports = list(pool.map(lambda _: once.open(root, spark=spark).run("orders", date=DAYS[0]), range(3)))
@@ -97,9 +97,9 @@ def test_two_at_once_without_the_lock_is_once(tmp_path, spark, writes, monkeypat
 
 
 def test_a_commit_whose_answer_was_lost_is_reported_as_committed(tmp_path, spark, writes, monkeypatch):
-    from oncelake.lake import verbs
+    from oncelake.delta import writes
 
-    real, merge = verbs._writer, verbs.merge
+    real, merge = writes._writer, writes.merge
 
     class AnswerLost:
         def __init__(self, writer):
@@ -118,8 +118,8 @@ def test_a_commit_whose_answer_was_lost_is_reported_as_committed(tmp_path, spark
         raise ConnectionError("the answer was lost")
 
     project = opened(tmp_path, spark, writes)
-    monkeypatch.setattr(verbs, "_writer", lambda frame, stamp: AnswerLost(real(frame, stamp)))
-    monkeypatch.setattr(verbs, "merge", merged)
+    monkeypatch.setattr(writes, "_writer", lambda frame, stamp: AnswerLost(real(frame, stamp)))
+    monkeypatch.setattr(writes, "merge", merged)
     report = project.run("orders", date=DAYS[0])
     assert [w.outcome for w in report.works] == ["committed"]
     assert ids(tmp_path) == expected_ids(writes, DAYS[:1])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import oncelake as once
 import sabotage
-from oncelake.identity import Marker
+from oncelake.model.markers import Marker
 from pyspark.sql import functions as F
 
 sabotage.mend()
@@ -32,7 +32,7 @@ def orders(files):
 APPEND = 'once.append("silver.orders")'
 REPLACE = 'once.replace_interval("silver.orders", time="ordered_at")'
 FORGETFUL = """
-broken("oncelake.keyed.remembered", "Remembered.prepare", lambda real, self, rows: None)
+broken("oncelake.delta.prepared", "Remembered.prepare", lambda real, self, rows: None)
 """
 EVERY_PATTERN = ("append", "replace_interval", "replace_partitions")
 
@@ -98,13 +98,13 @@ PIPELINES = {
     "no marker": Tooth(
         ("twice",),
         broken="""
-from oncelake.recovery import Settled
+from oncelake.running.commit_state import Settled
 def unmarked(real, frame, stamp):
     return frame.write.format("delta")
 def believed(real, work, path, attempt, problem=""):
     return Settled(done=attempt is not None, ours=True)
-broken("oncelake.lake.verbs", "_writer", unmarked)
-broken("oncelake.attempts", "settle", believed)
+broken("oncelake.delta.writes", "_writer", unmarked)
+broken("oncelake.running.attempt", "settle", believed)
 """,
     ),
     "a marker after the write": Tooth(
@@ -113,7 +113,7 @@ broken("oncelake.attempts", "settle", believed)
 def in_two(real, frame, path, stamp):
     frame.write.format("delta").mode("append").save(path)
     real(frame.limit(0), path, stamp)
-broken("oncelake.lake.verbs", "append", in_two)
+broken("oncelake.delta.writes", "append", in_two)
 """,
     ),
     "a marker before the write": Tooth(
@@ -122,7 +122,7 @@ broken("oncelake.lake.verbs", "append", in_two)
 def in_two(real, frame, path, stamp):
     real(frame.limit(0), path, stamp)
     frame.write.format("delta").mode("append").save(path)
-broken("oncelake.lake.verbs", "append", in_two)
+broken("oncelake.delta.writes", "append", in_two)
 """,
     ),
     "a date as version": Tooth(
@@ -152,7 +152,7 @@ def random(real, *args):
     "a ledger written first and believed": Tooth(
         ("crash",),
         broken="""
-from oncelake.recovery import Settled
+from oncelake.running.commit_state import Settled
 def noted(path, work):
     return Path(path).parent / "_done" / work.marker.app_id.replace("/", "-")
 def written(real, frame, pattern, writing):
@@ -163,8 +163,8 @@ def written(real, frame, pattern, writing):
 def believed(real, work, path, attempt, problem=""):
     found = real(work, path, attempt, problem)
     return found if found.done else Settled(done=noted(path, work).exists())
-broken("oncelake.attempts", "write_work", written)
-broken("oncelake.attempts", "settle", believed)
+broken("oncelake.running.attempt", "write_work", written)
+broken("oncelake.running.attempt", "settle", believed)
 """,
     ),
     "a replace in two commits": Tooth(
@@ -175,38 +175,38 @@ def in_two(real, frame, path, predicate, stamp):
     from delta.tables import DeltaTable
     DeltaTable.forPath(frame.sparkSession, path).delete(predicate)
     real(frame, path, predicate, stamp)
-broken("oncelake.lake.verbs", "replace", in_two)
+broken("oncelake.delta.writes", "replace", in_two)
 """,
     ),
     "delete, then append": Tooth(
         ("reader",),
         writes=REPLACE,
         broken="""
-from oncelake.lake import verbs
+from oncelake.lake import writes
 def in_two(real, frame, path, predicate, stamp):
     from delta.tables import DeltaTable
     DeltaTable.forPath(frame.sparkSession, path).delete(predicate)
-    verbs.append(frame, path, stamp)
-broken("oncelake.lake.verbs", "replace", in_two)
+    writes.append(frame, path, stamp)
+broken("oncelake.delta.writes", "replace", in_two)
 """,
     ),
     "truncate, then load": Tooth(
         ("reader",),
         writes='once.overwrite("silver.orders")',
         broken="""
-from oncelake.lake import verbs
+from oncelake.lake import writes
 def in_two(real, frame, path, stamp):
     from delta.tables import DeltaTable
     DeltaTable.forPath(frame.sparkSession, path).delete()
-    verbs.append(frame, path, stamp)
-broken("oncelake.lake.verbs", "overwrite", in_two)
+    writes.append(frame, path, stamp)
+broken("oncelake.delta.writes", "overwrite", in_two)
 """,
     ),
     "an older reload in the place of a newer": Tooth(
         ("order",),
         writes='once.overwrite("silver.orders")',
         broken="""
-from oncelake.identity import marker
+from oncelake.model.markers import marker
 broken("oncelake.patterns.overwrite", "reload_marker", lambda real, *args: marker(*args))
 def done(real, self, log, pipeline, start, grid):
     return log.layers(pipeline, self.target)
@@ -227,16 +227,16 @@ broken("oncelake.patterns.replace_interval", "inside", wide)
         writes='once.replace_interval("silver.orders", time="ordered_at", within={"shop": "EU\') OR (\'1\'=\'1"})',
         returns="""return frame.withColumn("shop", F.lit("EU') OR ('1'='1"))""",
         broken="""
-broken("oncelake.lake.literals", "text_literal", lambda real, text: f"'{text}'")
+broken("oncelake.spark.sql", "text_literal", lambda real, text: f"'{text}'")
 """,
     ),
     "a dynamic overwrite that leaves stale rows": Tooth(
         ("late",),
         writes='once.replace_partitions("silver.orders", by=["day", "region"])',
         broken="""
-from oncelake.lake import verbs
+from oncelake.lake import writes
 def dynamic(real, frame, writing, predicate, shown):
-    writer = verbs._writer(frame, writing.stamp).mode("overwrite")
+    writer = writes._writer(frame, writing.stamp).mode("overwrite")
     writer.option("partitionOverwriteMode", "dynamic").save(writing.path)
 broken("oncelake.patterns.replace_partitions", "replace", dynamic)
 """,
@@ -250,7 +250,7 @@ def again(real, frame, path, stamp):
     except Exception:
         frame.write.format("delta").option("userMetadata", "again").mode("append").save(path)
     real(frame.limit(0), path, stamp)
-broken("oncelake.lake.verbs", "append", again)
+broken("oncelake.delta.writes", "append", again)
 """,
     ),
     "a merge without an order": Tooth(("order",), writes='once.merge("silver.orders", keys="region")'),
@@ -268,7 +268,7 @@ broken("oncelake.lake.verbs", "append", again)
         ("layout",),
         writes='once.merge("silver.orders", keys="region", latest_by="day")',
         broken="""
-broken("oncelake.keyed.changes", "content", lambda real, *args: F.lit(""))
+broken("oncelake.keyed.reduce", "content", lambda real, *args: F.lit(""))
 """,
     ),
 }

@@ -150,7 +150,7 @@ def _log_to_people() -> None:
 @click.argument("folder", metavar="DIR")
 def init(folder: str) -> None:
     """Make a small working project with sample data."""
-    from oncelake.cli.template import make_project
+    from oncelake.cli.init import make_project
 
     try:
         made = make_project(folder)
@@ -302,7 +302,7 @@ def prove(opening: Callable[[], once.Project], shown: output.Output, names: tupl
 
     It runs in a sandbox; real tables are only read. Exit code 3 means that a case was found that breaks it.
     """
-    from oncelake.cli.proofs import Asked, prove_asked
+    from oncelake.cli.prove import Asked, prove_asked
 
     span = _checked({key: options.pop(key) for key in ("date", "start", "end")})
     files = {key: options.pop(key) for key in ("junit", "certificate")}
@@ -322,7 +322,7 @@ def fingerprint(opening: Callable[[], once.Project], shown: output.Output, targe
 
     TARGET is a table of the project, or the path of a Delta table. With --against, exit code 3 says they differ.
     """
-    from oncelake.cli.proofs import print_fingerprint
+    from oncelake.cli.prove import print_fingerprint
 
     return print_fingerprint(opening, target, shown, **options)
 

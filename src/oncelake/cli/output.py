@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import oncelake as once
 
 if TYPE_CHECKING:
-    from oncelake.keyed.duplicates import Repair
-    from oncelake.reporting import Change, Standing
-    from oncelake.restating import Ask
-    from oncelake.restoring import Restore
-    from oncelake.work import Outcome, Planned, Work
+    from oncelake.keyed.repair import Repair
+    from oncelake.model.work import Outcome, Planned, Work
+    from oncelake.operations.restate import Ask
+    from oncelake.operations.restore import Restore
+    from oncelake.operations.status import Change, Standing
 
 
 class Output:
@@ -122,7 +122,7 @@ class Output:
 
     def graph(self, pipelines: Mapping[str, once.Pipeline], mermaid: bool) -> int:
         """How pipelines hang together."""
-        from oncelake.graph import as_mermaid, as_text, edges
+        from oncelake.declare.graph import as_mermaid, as_text, edges
 
         text = as_mermaid(pipelines) if mermaid else as_text(pipelines)
         self.say(text)
@@ -350,7 +350,7 @@ def _ranges(slices: Sequence[Any]) -> str:
     intervals = [slice_ for slice_ in slices if isinstance(slice_, once.Interval)]
     if not intervals:
         return ", ".join(str(slice_) for slice_ in slices)
-    from oncelake.intervals import merge
+    from oncelake.model.intervals import merge
 
     merged = merge(intervals)
     shown = ", ".join(str(interval) for interval in merged[:3])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelake.caller import declared_at
 from oncelake.errors import BadDeclaration
+from oncelake.model.source_location import declared_at
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

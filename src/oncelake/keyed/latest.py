@@ -9,12 +9,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from oncelake.caller import declared_at
+from oncelake.delta.layout import Columns, checked_columns
 from oncelake.errors import BadDeclaration
-from oncelake.lake.encoding import content_text, has_order
-from oncelake.lake.frames import Look, find_column
-from oncelake.lake.layout import Columns, checked_columns
-from oncelake.lake.literals import identifier
+from oncelake.model.source_location import declared_at
+from oncelake.spark.columns import Look, find_column
+from oncelake.spark.row_encoding import content_text, has_order
+from oncelake.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
-from oncelake.contracts import Log
-from oncelake.identity import Marker, Slice, marker
-from oncelake.intervals import Grid, Layer
+from oncelake.delta.writes import Layout
 from oncelake.keyed.spec import Spec
-from oncelake.lake.verbs import Layout
+from oncelake.model.contracts import Log
+from oncelake.model.intervals import Grid, Layer
+from oncelake.model.markers import Marker, Slice, marker
 
 
 @dataclass(frozen=True)

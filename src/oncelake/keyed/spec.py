@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from oncelake.caller import declared_at
+from oncelake.delta.layout import Columns, checked_columns
 from oncelake.errors import BadDeclaration
-from oncelake.intervals import parse_length
-from oncelake.lake.layout import Columns, checked_columns
+from oncelake.model.intervals import parse_length
+from oncelake.model.source_location import declared_at
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oncelake.contracts import Writing
-from oncelake.intervals import Grid
+from oncelake.delta.layout import Columns, checked_columns, checked_layout, checked_target
 from oncelake.keyed.pattern import KeyedPattern
 from oncelake.keyed.spec import checked_spec
-from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_target
+from oncelake.model.contracts import Writing
+from oncelake.model.intervals import Grid
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,7 +56,7 @@ class Aggregate(KeyedPattern):
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One merge of the groups that change."""
-        from oncelake.keyed.merging import Merging
+        from oncelake.keyed.merge import Merging
 
         merging = Merging.begun(frame, self.spec, self.layout, writing)
         if self.add:

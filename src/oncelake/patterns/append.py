@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from oncelake.contracts import Log, Writing
-from oncelake.identity import Marker, Slice, marker
-from oncelake.intervals import Grid, Layer
-from oncelake.lake import verbs
-from oncelake.lake.layout import Columns, checked_layout, checked_target
-from oncelake.lake.targets import ready
-from oncelake.lake.verbs import Layout
+from oncelake.delta import writes
+from oncelake.delta.layout import Columns, checked_layout, checked_target
+from oncelake.delta.targets import ready
+from oncelake.delta.writes import Layout
+from oncelake.model.contracts import Log, Writing
+from oncelake.model.intervals import Grid, Layer
+from oncelake.model.markers import Marker, Slice, marker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,4 +57,4 @@ class Append:
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One append."""
         ready(frame, writing, self.layout)
-        verbs.append(frame, writing.path, writing.stamp)
+        writes.append(frame, writing.path, writing.stamp)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from oncelake.contracts import Writing
+from oncelake.delta.layout import Columns, checked_columns, checked_layout, checked_target
 from oncelake.keyed.pattern import KeyedPattern
 from oncelake.keyed.spec import checked_age, checked_spec
-from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_target
+from oncelake.model.contracts import Writing
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -77,6 +77,6 @@ class Merge(KeyedPattern):
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One merge of the rows that change something; where none does, of none, which carries the marker."""
-        from oncelake.keyed.merging import Merging
+        from oncelake.keyed.merge import Merging
 
         Merging.begun(frame, self.spec, self.layout, writing).upsert(self.update, self.insert, self.remembers)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from oncelake.contracts import Log, Writing
+from oncelake.delta import writes
+from oncelake.delta.layout import Columns, checked_layout, checked_target
+from oncelake.delta.targets import ready
+from oncelake.delta.writes import Layout
 from oncelake.errors import EmptyReload
-from oncelake.identity import Marker, Slice, newest_reload, reload_generation, reload_marker
-from oncelake.intervals import Grid, Layer, instant_text
-from oncelake.lake import verbs
-from oncelake.lake.layout import Columns, checked_layout, checked_target
-from oncelake.lake.targets import ready
-from oncelake.lake.verbs import Layout
+from oncelake.model.contracts import Log, Writing
+from oncelake.model.intervals import Grid, Layer, instant_text
+from oncelake.model.markers import Marker, Slice, newest_reload, reload_generation, reload_marker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -68,4 +68,4 @@ class Overwrite:
         log = ready(frame, writing, self.layout)
         if not self.allow_empty and log.rows() != 0 and frame.isEmpty():
             raise EmptyReload(target=self.target, where=writing.where, pipeline=writing.work.pipeline)
-        verbs.overwrite(frame, writing.path, writing.stamp)
+        writes.overwrite(frame, writing.path, writing.stamp)

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from oncelake.caller import declared_at
-from oncelake.contracts import Log, Writing
+from oncelake.delta.layout import Columns, checked_columns, checked_layout, checked_share, checked_target
+from oncelake.delta.targets import look_at, ready, replace
+from oncelake.delta.writes import Layout
 from oncelake.errors import BadDeclaration
-from oncelake.identity import Marker, Slice, marker
-from oncelake.intervals import Grid, Interval, Layer
-from oncelake.lake.frames import find_time
-from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_share, checked_target
-from oncelake.lake.literals import all_of, inside, share
-from oncelake.lake.targets import look_at, ready, replace
-from oncelake.lake.verbs import Layout
+from oncelake.model.contracts import Log, Writing
+from oncelake.model.intervals import Grid, Interval, Layer
+from oncelake.model.markers import Marker, Slice, marker
+from oncelake.model.source_location import declared_at
+from oncelake.spark.columns import find_time
+from oncelake.spark.sql import all_of, inside, share
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from oncelake.caller import declared_at
-from oncelake.contracts import Log, Writing
+from oncelake.delta import writes
+from oncelake.delta.layout import Columns, checked_columns, checked_share, checked_target
+from oncelake.delta.targets import look_at, ready, replace
+from oncelake.delta.writes import Layout, partitions_of
 from oncelake.errors import BadDeclaration, NotPartitioned, WrongTimeType
-from oncelake.identity import Marker, Slice, marker
-from oncelake.intervals import Grid, Interval, Layer
-from oncelake.lake import verbs
-from oncelake.lake.frames import find_column
-from oncelake.lake.layout import Columns, checked_columns, checked_share, checked_target
-from oncelake.lake.literals import all_of, inside, one_of, share
-from oncelake.lake.targets import look_at, ready, replace
-from oncelake.lake.verbs import Layout, partitions_of
+from oncelake.model.contracts import Log, Writing
+from oncelake.model.intervals import Grid, Interval, Layer
+from oncelake.model.markers import Marker, Slice, marker
+from oncelake.model.source_location import declared_at
+from oncelake.spark.columns import find_column
+from oncelake.spark.sql import all_of, inside, one_of, share
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -93,7 +93,7 @@ class ReplacePartitions:
             raise NotPartitioned(target=self.target, found=found, declared=", ".join(names), **facts)
         if meant is None:
             # No rows, so no partitions are meant: the commit carries the marker alone.
-            verbs.append(frame, writing.path, writing.stamp)
+            writes.append(frame, writing.path, writing.stamp)
             return
         replace(frame, writing, all_of([meant, *share(self.within)]), (*names, *self.within))
 

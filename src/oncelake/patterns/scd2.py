@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oncelake.caller import declared_at
-from oncelake.contracts import Writing
+from oncelake.delta.layout import Columns, checked_columns, checked_layout, checked_target
 from oncelake.errors import BadDeclaration
 from oncelake.keyed.pattern import KeyedPattern
 from oncelake.keyed.spec import checked_spec
-from oncelake.lake.layout import Columns, checked_columns, checked_layout, checked_target
+from oncelake.model.contracts import Writing
+from oncelake.model.source_location import declared_at
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -64,6 +64,6 @@ class Scd2(KeyedPattern):
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One merge of the versions that change."""
-        from oncelake.keyed.history import History
+        from oncelake.keyed.scd2 import History
 
         History.begun(frame, self.spec, self.track, self.layout, writing).write()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oncelake.errors import ProverUnavailable
-from oncelake.lake.jars import cache_folder
+from oncelake.spark.jars import cache_folder
 
 _SOURCE = Path(__file__).with_name("calls.c")
 _PATH, _FOLDERS, _JVMS = 4096, 16, 16

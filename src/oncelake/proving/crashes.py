@@ -13,9 +13,9 @@ from random import Random
 from oncelake.proving.calls import ERRORS, FAIL, JVM, KILL, LOSE, PYTHON, STOP, Act, Call
 from oncelake.proving.cases import Case, after
 from oncelake.proving.images import Folders, Image, distinct
-from oncelake.proving.laboratory import DONE, Laboratory, masked
-from oncelake.proving.trial import Died
+from oncelake.proving.testbed import DONE, Laboratory, masked
 from oncelake.proving.verdict import Violation
+from oncelake.proving.worker_handle import Died
 
 COMMIT = re.compile(r"_delta_log/\d{20}\.json$")
 _KILLED = {PYTHON | JVM: "both", PYTHON: "python", JVM: "jvm"}

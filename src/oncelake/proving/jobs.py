@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 import oncelake as once
-from oncelake import points
-from oncelake.contracts import Pins, Read, Reading, Source
-from oncelake.work import Report
+from oncelake.model import failpoints
+from oncelake.model.contracts import Pins, Read, Reading, Source
+from oncelake.model.work import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,11 +136,11 @@ def _stopping(reached: list[str], stop_at: int | None) -> Iterator[None]:
         if len(reached) == stop_at:
             raise Stopped
 
-    points.watch(on_reach)
+    failpoints.watch(on_reach)
     try:
         yield
     finally:
-        points.watch(None)
+        failpoints.watch(None)
 
 
 class ScriptJob:
@@ -155,7 +155,7 @@ class ScriptJob:
 
     def session(self) -> SparkSession:
         """The session the script made, or one of ours if it made none."""
-        from oncelake.lake.session import open_session
+        from oncelake.spark.session import open_session
 
         return open_session({})
 
@@ -171,7 +171,7 @@ class ScriptJob:
             except SystemExit as ended:
                 problem = None if ended.code in (None, 0) else f"exit {ended.code}"
             except Exception as error:  # noqa: BLE001  whatever it raised is its outcome
-                from oncelake.lake.conflicts import gist
+                from oncelake.delta.conflicts import gist
 
                 problem = f"{type(error).__name__}: {gist(error)}"
         outcome = "committed" if problem is None else "failed"

@@ -10,17 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oncelake.calling import cells_of
-from oncelake.contracts import Reading
 from oncelake.errors import Misuse
-from oncelake.identity import Slice
-from oncelake.intervals import Interval, instant_text
-from oncelake.lake.address import is_local
-from oncelake.lake.session import session_defaults
+from oncelake.model.contracts import Reading
+from oncelake.model.intervals import Interval, instant_text
+from oncelake.model.markers import Slice
 from oncelake.proving.images import Folders
-from oncelake.proving.laboratory import Subjected
+from oncelake.proving.testbed import Subjected
 from oncelake.proving.views import View, make_views
+from oncelake.running.transform import cells_of
 from oncelake.sources.files import FilesSource
+from oncelake.spark.session import session_defaults
+from oncelake.storage.paths import is_local
 
 if TYPE_CHECKING:
     from oncelake.api import Project

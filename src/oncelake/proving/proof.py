@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import oncelake as once
 from oncelake.errors import Misuse
-from oncelake.planning import choose
+from oncelake.planning.plan import choose
 from oncelake.proving import crashes, scenarios
 from oncelake.proving.calls import compiler, library
 from oncelake.proving.cases import Case, spread
 from oncelake.proving.crashes import Recording
-from oncelake.proving.laboratory import Laboratory
 from oncelake.proving.preparing import prepare_pipeline, prepare_script, spark_environment
-from oncelake.proving.trial import Setting, Trial
+from oncelake.proving.testbed import Laboratory
 from oncelake.proving.verdict import Count, Verdict, Violation
+from oncelake.proving.worker_handle import Setting, Trial
 
 if TYPE_CHECKING:
     from oncelake.api import Project

@@ -9,11 +9,11 @@ from itertools import permutations
 from random import Random
 from typing import Any
 
-from oncelake.points import POINTS
+from oncelake.model.failpoints import POINTS
+from oncelake.model.work import LOST
 from oncelake.proving.cases import Case, after
-from oncelake.proving.laboratory import Laboratory, same
+from oncelake.proving.testbed import Laboratory, same
 from oncelake.proving.verdict import Violation
-from oncelake.work import LOST
 
 _LAYOUTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "scattered": ("the rows of the input in another order", {"scatter": 5}),

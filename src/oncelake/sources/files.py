@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from oncelake.caller import declared_at
-from oncelake.contracts import Pins, Read, Reading
 from oncelake.errors import BadDeclaration, SourceChanged, SourceMissing
-from oncelake.identity import Slice
-from oncelake.intervals import Grid, Interval
-from oncelake.lake.files import Found, digest, escaped, find_files
-from oncelake.work import Weight
+from oncelake.model.contracts import Pins, Read, Reading
+from oncelake.model.intervals import Grid, Interval
+from oncelake.model.markers import Slice
+from oncelake.model.source_location import declared_at
+from oncelake.model.work import Weight
+from oncelake.storage.listing import Found, digest, escaped, find_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from oncelake.caller import declared_at
-from oncelake.contracts import Pins, Read, Reading
+from oncelake.delta.layout import Columns, checked_columns
+from oncelake.delta.log import TableLog, find_log, read_log
+from oncelake.delta.time_ranges import TimeColumn, touched, weigh
+from oncelake.delta.writes import table_at
 from oncelake.errors import BadDeclaration
-from oncelake.identity import table_name_problem
-from oncelake.intervals import Grid, Interval
-from oncelake.lake.frames import Look, find_time
-from oncelake.lake.layout import Columns, checked_columns
-from oncelake.lake.literals import inside
-from oncelake.lake.log import TableLog, find_log, read_log
-from oncelake.lake.spread import TimeColumn, touched, weigh
-from oncelake.lake.verbs import table_at
-from oncelake.work import Weight
+from oncelake.model.contracts import Pins, Read, Reading
+from oncelake.model.intervals import Grid, Interval
+from oncelake.model.markers import table_name_problem
+from oncelake.model.source_location import declared_at
+from oncelake.model.work import Weight
+from oncelake.spark.columns import Look, find_time
+from oncelake.spark.sql import inside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

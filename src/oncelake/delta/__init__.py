@@ -1,0 +1,1 @@
+"""Delta tables: the log without a JVM, the writes, prepared rows, compaction."""

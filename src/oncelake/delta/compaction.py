@@ -1,0 +1,70 @@
+"""Compaction on a budget: the small files that merges leave are put together, in a commit of its own that changes no row.
+
+The budget: a partition is due when it has at least 32 files below 16 MB, or when a fifth of its rows are marked as deleted,
+and then only those small files, and the files with that many deleted rows, are written anew. So the cost of one compaction
+is spread over the merges that made it due, and a table without merges is never touched.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from oncelake.delta.conflicts import gist
+from oncelake.delta.log import TableLog, read_log, statistics_of
+from oncelake.spark.session import private
+from oncelake.spark.sql import one_of, typed_literal
+from oncelake.storage.lock import Busy, table_lock
+from oncelake.storage.paths import Address
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILES = 32
+SMALL = 16 * 1024 * 1024
+_WHOLE = 128 * 1024 * 1024
+_DELETED = 0.2
+
+Partition = tuple[tuple[str, str | None], ...]
+
+
+def keep_up(target: str, address: Address, session: Callable[[], SparkSession], warn: Callable[[str], None]) -> None:
+    """Compact a table that is due, between works and in a commit of its own. It is a chore: failing it fails nothing."""
+    try:
+        log = read_log(target, address.table(target))
+        if partitions := due(log):
+            with table_lock(address.lake, target, 0, lambda: True):
+                compact(session(), log, partitions)
+    except Busy:
+        pass  # whoever writes it now will see that it is due
+    except Exception as error:  # noqa: BLE001  a conflict, a full disk: the work is done all the same
+        warn(f"{target} could not be compacted: {gist(error)}")
+
+
+def due(log: TableLog) -> list[Partition]:
+    """The partitions that are due, a table without any as one. Clustered and mapped tables are left to their owner."""
+    if log.clustered_by or log.mapped:
+        return []
+    small: defaultdict[Partition, int] = defaultdict(int)
+    rows: defaultdict[Partition, int] = defaultdict(int)
+    deleted: defaultdict[Partition, int] = defaultdict(int)
+    for add in log.files:
+        partition = tuple(sorted(add.get("partitionValues", {}).items()))
+        small[partition] += add["size"] < SMALL
+        rows[partition] += statistics_of(add).get("numRecords", 0)
+        deleted[partition] += (add.get("deletionVector") or {}).get("cardinality") or 0
+    return [each for each in small if small[each] >= FILES or deleted[each] > rows[each] * _DELETED]
+
+
+def compact(session: SparkSession, log: TableLog, partitions: list[Partition]) -> None:
+    """Put the small files of some partitions together."""
+    from delta.tables import DeltaTable
+
+    own = private(session)
+    for key, value in {"minFileSize": SMALL, "maxFileSize": _WHOLE, "maxDeletedRowsRatio": _DELETED}.items():
+        own.conf.set(f"spark.databricks.delta.optimize.{key}", str(value))
+    places = [{name: typed_literal(value, log.schema[name]) for name, value in each} for each in partitions]
+    optimizing = DeltaTable.forPath(own, log.path).optimize()
+    where = one_of(places) if log.partitioned_by else None
+    (optimizing.where(where) if where else optimizing).executeCompaction()

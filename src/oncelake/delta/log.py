@@ -1,0 +1,393 @@
+"""Reading a Delta log without a JVM: markers, facts, versions and row counts, from a checkpoint and what came after."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from oncelake.delta.checkpoints import Checkpoint, CheckpointFiles, Recorded, newest_checkpoint
+from oncelake.errors import CorruptLog, NotDelta, TableMissing
+from oncelake.model.intervals import Layer, topmost
+from oncelake.model.markers import ASKED, Marker, Whole, app_id
+from oncelake.model.work import Commit, Rows
+from oncelake.storage.objects import Storage, storage
+
+LOG = "_delta_log"
+# A writer's clock is read before its commit lands; the search for a marker's commit starts this much earlier.
+_CLOCK_SLACK_MS = 5_000
+# So many of the newest commits are looked at where that has to be quick: each is a file to read.
+NEWEST = 100
+
+
+@dataclass(frozen=True)
+class TableLog:
+    """What the log of one table says at its newest version."""
+
+    table: str
+    path: str
+    version: int
+    markers: Mapping[str, Recorded]
+    metadata: Mapping[str, Any]
+    protocol: Mapping[str, Any]
+    domains: Mapping[str, str]
+    commits: tuple[int, ...]
+    checkpoint: Checkpoint | None
+    storage: Storage = field(repr=False, compare=False)
+    entries: dict[int, Entry] = field(default_factory=dict, repr=False, compare=False)
+    found: dict[str, list[Layer]] = field(default_factory=dict, repr=False, compare=False)
+
+    def done(self, marker: Marker) -> bool:
+        """Whether the marker, or a later one of the same app id, is recorded."""
+        recorded = self.recorded(marker.app_id)
+        return recorded is not None and recorded >= marker.version
+
+    def recorded(self, marked: str) -> int | None:
+        """The version recorded for an app id, if there is one."""
+        recorded = self.markers.get(marked)
+        return None if recorded is None else recorded.version
+
+    def commit(self, marked: str) -> Commit | None:
+        """The newest commit that carries the app id, if the log still has it."""
+        recorded = self.markers.get(marked)
+        if recorded is None:
+            return None
+        for version in self._candidates(recorded):
+            entry = self.entry(version)
+            if entry.markers.get(marked) == recorded.version:
+                return entry.commit
+        return None
+
+    def layers(self, pipeline: str, target: str, asked: bool = False) -> list[Layer]:
+        """The time a pipeline has done here, by markers that name intervals: of those over each other the newest.
+
+        Or, if `asked`, the time it was asked to do again, up to which generation.
+        """
+        start = _start(pipeline, target) + (ASKED if asked else "")
+        if start not in self.found:
+            self.found[start] = topmost(self._timed(start))
+        return self.found[start]
+
+    def _timed(self, start: str) -> Iterator[Layer]:
+        for name, recorded in self._of(start):
+            first, _, last = name[len(start) :].partition("..")
+            # A slice that is no interval is spelled "whole", or begins with "=" or a word.
+            if first[:1].isdigit():
+                yield Layer(first, last, recorded.version, name)
+
+    def last_of(self, pipeline: str, target: str) -> datetime | None:
+        """When a pipeline last wrote a marker here."""
+        times = (recorded.updated_ms or 0 for _, recorded in self._of(_start(pipeline, target)))
+        newest = max(times, default=0)
+        return datetime.fromtimestamp(newest / 1000, UTC) if newest else None
+
+    def _of(self, start: str) -> Iterator[tuple[str, Recorded]]:
+        return (marked for marked in self.markers.items() if marked[0].startswith(start))
+
+    def entry(self, version: int) -> Entry:
+        """One commit of the log; a commit never changes, so it is read once."""
+        if version not in self.entries:
+            self.entries[version] = read_entry(self.storage, self.table, self.path, version)
+        return self.entries[version]
+
+    def history(self) -> Iterator[Entry]:
+        """The commits that are still there, newest first."""
+        return (self.entry(version) for version in reversed(self.commits))
+
+    def newest(self) -> list[Entry]:
+        """The newest commits, newest first."""
+        return list(islice(self.history(), NEWEST))
+
+    @cached_property
+    def schema(self) -> dict[str, str]:
+        """The columns and their types, as Delta spells them."""
+        fields = json.loads(self.metadata.get("schemaString") or '{"fields": []}')["fields"]
+        return {f["name"]: f["type"] if isinstance(f["type"], str) else f["type"]["type"] for f in fields}
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The partition columns."""
+        return tuple(self.metadata.get("partitionColumns") or ())
+
+    @property
+    def mapped(self) -> bool:
+        """Whether files know the columns by other names than the schema does."""
+        return self._setting("delta.columnMapping.mode") in ("name", "id")
+
+    @property
+    def clustered_by(self) -> tuple[str, ...]:
+        """The clustering columns."""
+        columns = json.loads(self.domains.get("delta.clustering") or "{}").get("clusteringColumns", [])
+        return tuple(path[0] for path in columns if len(path) == 1 and not self.mapped)
+
+    @property
+    def deletion_vectors(self) -> bool:
+        """Whether rows are marked as deleted instead of files rewritten."""
+        return self._setting("delta.enableDeletionVectors") == "true"
+
+    def _setting(self, name: str) -> str | None:
+        return dict(self.metadata.get("configuration") or {}).get(name)
+
+    def rows(self) -> int | None:
+        """The number of rows, from the files' statistics; None where a file has none."""
+        total = 0
+        for add in self.files:
+            statistics = statistics_of(add)
+            if "numRecords" not in statistics:
+                return None
+            total += statistics["numRecords"] - ((add.get("deletionVector") or {}).get("cardinality") or 0)
+        return total
+
+    @cached_property
+    def files(self) -> tuple[Mapping[str, Any], ...]:
+        """The `add` action of every file of the newest version."""
+        active: dict[tuple[str, str | None], Mapping[str, Any]] = {}
+        first = -1
+        if self.checkpoint is not None:
+            first = self.checkpoint.version
+            for add in CheckpointFiles(self.storage, self.checkpoint, self.table, self.path).adds():
+                active[_file_key(add)] = add
+        for version in (v for v in self.commits if v > first):
+            entry = self.entry(version)
+            for action in entry.actions("remove"):
+                active.pop(_file_key(action), None)
+            for action in entry.actions("add"):
+                active[_file_key(action)] = action
+        return tuple(active.values())
+
+    def _candidates(self, recorded: Recorded) -> Iterator[int]:
+        """The versions that may hold the marker's commit, the likeliest first."""
+        if recorded.commit is not None:
+            yield recorded.commit
+            return
+        if recorded.updated_ms is not None:
+            wanted = recorded.updated_ms - _CLOCK_SLACK_MS
+            first = bisect_left(self.commits, wanted, key=lambda v: self.entry(v).timestamp_ms or 0)
+            yield from self.commits[first : first + 64]
+        yield from reversed(self.commits)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One commit file: its version and the lines in it."""
+
+    table: str
+    path: str
+    version: int
+    lines: tuple[bytes, ...]
+
+    def actions(self, name: str) -> Iterator[dict[str, Any]]:
+        """The actions of one kind."""
+        start = b'{"' + name.encode()
+        for line in self.lines:
+            # Most lines are files with long statistics: only those that can hold the action are parsed.
+            if line.startswith(start) or not line.startswith(b'{"'):
+                action = self._parse(line)
+                if name in action:
+                    yield action[name]
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """The commit's own account of itself."""
+        return next(self.actions("commitInfo"), {})
+
+    @property
+    def timestamp_ms(self) -> int | None:
+        """When it was committed, by the writer's clock."""
+        return self.info.get("timestamp")
+
+    @cached_property
+    def markers(self) -> dict[str, int]:
+        """The app ids it carries, and their versions."""
+        return {txn["appId"]: txn["version"] for txn in self.actions("txn")}
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """The facts of the run that wrote it; empty if it was not one of ours."""
+        try:
+            facts = json.loads(self.info.get("userMetadata") or "null")
+        except ValueError:
+            return {}
+        return facts["oncelake"] if isinstance(facts, dict) and isinstance(facts.get("oncelake"), dict) else {}
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """When it was committed."""
+        return None if self.timestamp_ms is None else datetime.fromtimestamp(self.timestamp_ms / 1000, UTC)
+
+    @property
+    def commit(self) -> Commit:
+        """What a report says of it."""
+        return Commit(self.version, self.timestamp, self.rows, self.facts)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Row counts as Delta reports them: in the metrics, else in the statistics of the files, else not at all."""
+        metrics = {key: int(value) for key, value in self.info.get("operationMetrics", {}).items() if _is_count(value)}
+        read, aside = self.facts.get("rows_read"), self.facts.get("quarantined", 0)
+        if "numTargetRowsInserted" in metrics:
+            merged = metrics["numTargetRowsInserted"] + metrics.get("numTargetRowsUpdated", 0)
+            return Rows(read, merged, metrics.get("numTargetRowsDeleted"), aside)
+        written = metrics.get("numOutputRows")
+        if written is not None:
+            written -= metrics.get("numCopiedRows", 0)
+        else:
+            written = _added(self.actions("add"), metrics.get("numCopiedRows", 0))
+        deleted = metrics.get("numDeletedRows")
+        if deleted is None:
+            deleted = _records(self.actions("remove"))
+        return Rows(read, written, deleted, aside)
+
+    def _parse(self, line: bytes) -> dict[str, Any]:
+        try:
+            action = json.loads(line)
+        except ValueError as error:
+            raise CorruptLog(table=self.table, path=self.path, problem=str(error)) from error
+        if not isinstance(action, dict):
+            raise CorruptLog(table=self.table, path=self.path, problem=f"{line[:40]!r} is no action")
+        return action
+
+
+def read_log(table: str, path: str) -> TableLog:
+    """The log of a table; TableMissing if it has none, NotDelta if there is something else in its place."""
+    log = find_log(table, path)
+    if log is None:
+        raise TableMissing(table=table, path=path)
+    return log
+
+
+def read_log_at(table: str, path: str, version: int) -> TableLog:
+    """The log of a table as it was at a version; CorruptLog if it does not reach back that far any more."""
+    place = storage(path)
+    versions = tuple(found for found in _versions(place.names(LOG)) if found <= version)
+    earlier = [name for name in place.names(LOG) if name[:20].isdigit() and int(name[:20]) <= version]
+    return _replay(table, path, versions, newest_checkpoint(earlier), place)
+
+
+def find_log(table: str, path: str) -> TableLog | None:
+    """The log of a table, or None if the table does not exist yet."""
+    try:
+        return _find(table, path)
+    except CorruptLog:
+        # A writer may have made a checkpoint and cleaned up behind it while we read: look once more.
+        return _find(table, path)
+
+
+def being_created(path: str) -> bool:
+    """Whether a log has been begun at a path, though it may have no commit yet."""
+    return LOG in storage(path).names()
+
+
+def _find(table: str, path: str) -> TableLog | None:
+    place = storage(path)
+    names = place.names(LOG)
+    versions = _versions(names)
+    checkpoint = newest_checkpoint(names)
+    if not versions and checkpoint is None:
+        _refuse_other_files(table, path, place)
+        return None
+    return _replay(table, path, versions, checkpoint, place)
+
+
+def _versions(names: Iterable[str]) -> tuple[int, ...]:
+    numbers = (name[:-5] for name in names if len(name) == 25 and name.endswith(".json"))
+    return tuple(sorted(int(number) for number in numbers if number.isdigit()))
+
+
+def _refuse_other_files(table: str, path: str, place: Storage) -> None:
+    """A folder that holds data but no log was written by something else."""
+    found = [name for name in place.names() if name[0] not in "._"]
+    if found:
+        raise NotDelta(table=table, path=path, example=min(found))
+
+
+def _replay(
+    table: str, path: str, versions: tuple[int, ...], checkpoint: Checkpoint | None, place: Storage
+) -> TableLog:
+    markers: dict[str, Recorded] = {}
+    metadata: Mapping[str, Any] = {}
+    protocol: Mapping[str, Any] = {}
+    domains: dict[str, str] = {}
+    first = 0
+    if checkpoint is not None:
+        first = checkpoint.version + 1
+        state = CheckpointFiles(place, checkpoint, table, path).state()
+        markers, metadata, protocol, domains = state.markers, state.metadata, state.protocol, state.domains
+    tail = [version for version in versions if version >= first]
+    _refuse_gaps(table, path, first, tail)
+    for version in tail:
+        entry = read_entry(place, table, path, version)
+        for txn in entry.actions("txn"):
+            markers[txn["appId"]] = Recorded(txn["version"], txn.get("lastUpdated"), version)
+        metadata = next(entry.actions("metaData"), metadata)
+        protocol = next(entry.actions("protocol"), protocol)
+        domains |= {each["domain"]: each["configuration"] for each in entry.actions("domainMetadata")}
+    newest = tail[-1] if tail else first - 1
+    return TableLog(table, path, newest, markers, metadata, protocol, domains, versions, checkpoint, place)
+
+
+def _refuse_gaps(table: str, path: str, first: int, tail: list[int]) -> None:
+    if tail and tail != list(range(first, tail[-1] + 1)):
+        gap = next(v for v, found in zip(range(first, tail[-1] + 1), tail, strict=False) if v != found)
+        raise CorruptLog(table=table, path=_commit_path(path, gap), problem="this commit is missing")
+
+
+def read_entry(place: Storage, table: str, path: str, version: int) -> Entry:
+    """One commit file."""
+    name = posixpath.join(LOG, f"{version:020}.json")
+    try:
+        content = place.read(name)
+    except OSError as error:
+        raise CorruptLog(table=table, path=_commit_path(path, version), problem=str(error)) from error
+    lines = tuple(line for each in content.splitlines() if (line := each.strip()))
+    # Not every line is parsed, but one that was cut off is seen.
+    if not lines or not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
+        raise CorruptLog(table=table, path=_commit_path(path, version), problem="it is empty or cut off")
+    return Entry(table, _commit_path(path, version), version, lines)
+
+
+def _start(pipeline: str, target: str) -> str:
+    """How every app id of a pipeline and target begins."""
+    return app_id(pipeline, target, Whole()).removesuffix(Whole().text)
+
+
+def _commit_path(path: str, version: int) -> str:
+    return posixpath.join(path, LOG, f"{version:020}.json")
+
+
+def _file_key(action: Mapping[str, Any]) -> tuple[str, str | None]:
+    vector = action.get("deletionVector") or {}
+    return action["path"], vector.get("pathOrInlineDv")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, str) and value.isdigit())
+
+
+def _added(adds: Iterator[dict[str, Any]], copied: int) -> int | None:
+    # A file with a deletion vector was there before, and so were the rows of files that change no data.
+    fresh = (add for add in adds if add.get("dataChange", True) and not add.get("deletionVector"))
+    records = _records(fresh)
+    return None if records is None else records - copied
+
+
+def statistics_of(action: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file's action says of its rows; empty where it says nothing."""
+    statistics: dict[str, Any] = json.loads(action.get("stats") or "{}")
+    return statistics
+
+
+def _records(actions: Iterator[dict[str, Any]]) -> int | None:
+    total = 0
+    for action in actions:
+        statistics = statistics_of(action)
+        if "numRecords" not in statistics:
+            return None
+        total += statistics["numRecords"]
+    return total

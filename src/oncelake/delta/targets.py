@@ -1,0 +1,107 @@
+"""Getting a target ready for a write, and saying what was wrong with one that was refused."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from oncelake.delta import writes
+from oncelake.delta.conflicts import Appearing, Meaning, gist, meaning
+from oncelake.delta.log import TableLog, being_created, find_log, read_log
+from oncelake.errors import StrayRows, WorkFailed, WrongColumns
+from oncelake.model.contracts import Writing
+from oncelake.model.failpoints import reach
+from oncelake.spark.columns import Look, columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+Error = TypeVar("Error", bound=WorkFailed)
+
+_EXAMPLES = 3
+
+
+def look_at(writing: Writing) -> Look:
+    """Whose frame is about to be written, for the errors."""
+    return Look(f"the frame for {writing.work.target}", writing.work.pipeline, writing.where)
+
+
+def ready(frame: DataFrame, writing: Writing, layout: writes.Layout, evolve: bool = False) -> TableLog:
+    """The target's log; the table is created if it is not there, and the frame's columns are compared if it is.
+
+    A table that may `evolve` takes columns it has not got, and null for those the frame has not got.
+    """
+    log = find_log(writing.work.target, writing.path) or _created(frame, writing, layout)
+    if layout.cluster_by and log.version == 0:
+        writes.cluster(frame.sparkSession, writing.path, layout)
+        log = read_log(writing.work.target, writing.path)
+    _fit(frame, log, writing, evolve)
+    return log
+
+
+def _created(frame: DataFrame, writing: Writing, layout: writes.Layout) -> TableLog:
+    failure: Exception | None = None
+    try:
+        writes.create(frame, writing.path, layout)
+    except Exception as error:  # noqa: BLE001  another runner may be creating it at this moment
+        failure = error
+    log = find_log(writing.work.target, writing.path)
+    if log is None and failure is not None and not being_created(writing.path):
+        raise failure
+    if log is None:
+        raise Appearing from failure
+    reach("created")
+    return log
+
+
+def replace(frame: DataFrame, writing: Writing, predicate: str, shown: tuple[str, ...]) -> None:
+    """Replace the rows of a predicate; rows outside it are refused with examples of their values."""
+    try:
+        writes.replace(frame, writing.path, predicate, writing.stamp)
+    except Exception as error:
+        if meaning(error) is Meaning.STRAY:
+            examples = _strays(frame, predicate, shown) or gist(error)
+            raise about(StrayRows, writing, slice=str(writing.work.slice), examples=examples) from error
+        raise
+
+
+def refused(error: Exception, writing: Writing) -> Exception:
+    """A write's exception in our words, where we have any."""
+    if meaning(error) is Meaning.SCHEMA:
+        return about(WrongColumns, writing, difference=gist(error))
+    return error
+
+
+def _strays(frame: DataFrame, predicate: str, shown: tuple[str, ...]) -> str:
+    strays = frame.where(f"NOT COALESCE({predicate}, FALSE)").select(*(f"`{c.replace('`', '``')}`" for c in shown))
+    rows = strays.limit(_EXAMPLES + 1).collect()
+    texts = ["(" + ", ".join(f"{c}={row[c]}" for c in shown) + ")" for row in rows[:_EXAMPLES]]
+    return ", ".join(texts) + (", …" if len(rows) > _EXAMPLES else "")
+
+
+def _fit(frame: DataFrame, log: TableLog, writing: Writing, evolve: bool) -> None:
+    there = {name.casefold(): name for name in log.schema}
+    ours = {name.casefold(): name for name in columns(frame)}
+    parts = []
+    if not evolve and (extra := [name for key, name in ours.items() if key not in there]):
+        parts.append(f"the table has no column {', '.join(extra)}")
+    if not evolve and (lacking := [name for key, name in there.items() if key not in ours]):
+        parts.append(f"the frame has no column {', '.join(lacking)}")
+    if len(ours) < len(frame.columns):
+        parts.append("the frame has a column twice")
+    if parts:
+        raise about(WrongColumns, writing, difference="; ".join(parts))
+
+
+def about(error: type[Error], writing: Writing, **facts: Any) -> Error:
+    """An error of a frame that cannot be written."""
+    work = writing.work
+    return error(target=work.target, pipeline=work.pipeline, where=writing.where, **facts)
+
+
+def table_schema(log: TableLog) -> StructType:
+    """The columns of a table, as Spark knows them."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(log.metadata["schemaString"]))

@@ -1,0 +1,36 @@
+"""A small job that uses what pipelines use, run once so that its classes can be archived."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from oncelake.delta import writes
+from oncelake.model.contracts import Stamp
+from oncelake.model.markers import Marker
+from oncelake.spark.session import open_session
+
+
+def train(folder: Path) -> None:
+    """Read files, run every verb on a table, read it back, and wait until the JVM has ended."""
+    (folder / "rows.json").write_text('{"id": 1, "day": "2024-03-15", "amount": 1.5}\n')
+    session = open_session({})
+    rows = session.read.json(str(folder / "rows.json")).selectExpr("id", "CAST(day AS DATE) AS day", "amount")
+    table = str(folder / "table")
+    writes.create(rows, table, writes.Layout(partition_by=("day",)))
+    for number, write in enumerate((writes.append, writes.overwrite)):
+        write(rows, table, Stamp(Marker("training", number), "{}"))
+    for number in (2, 3):
+        writes.replace(rows, table, "day = DATE'2024-03-15'", Stamp(Marker("training", number), "{}"))
+    writes.table_at(session, table, 3).where("amount > 0").count()
+    gateway = session.sparkContext._gateway  # noqa: SLF001  the archive is written when the JVM ends
+    assert gateway is not None
+    session.stop()
+    process = gateway.proc
+    gateway.shutdown()
+    process.stdin.close()
+    process.wait()
+
+
+if __name__ == "__main__":
+    train(Path(sys.argv[1]))

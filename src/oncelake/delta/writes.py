@@ -1,0 +1,188 @@
+"""What can be done to a Delta table, each verb exactly one commit that carries its marker and facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oncelake.model.contracts import Stamp
+from oncelake.model.markers import Marker
+from oncelake.spark.session import private
+from oncelake.spark.sql import identifier, typed_literal
+from oncelake.storage.paths import is_local, local_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql.types import StructType
+
+
+# What is read in no time: planning is most of the cost of a merge.
+SMALL = 64 * 1024 * 1024
+_QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a table's files are laid out when it is created, and whether they are compacted later."""
+
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    deletion_vectors: bool = False
+    compact: bool = False
+
+
+def table_at(session: SparkSession, path: str, version: int) -> DataFrame:
+    """A table as of one version."""
+    return session.read.format("delta").option("versionAsOf", version).load(path)
+
+
+def create(frame: DataFrame, path: str, layout: Layout) -> None:
+    """Create the table a frame fits into, without its rows and without a marker: a commit that does no work.
+
+    A replace that creates its table checks nothing, so the table must be there before the first rows are. delta-rs
+    does it in one atomic file. Spark would leave a begun log or a data file behind when it is killed on the way, and
+    then refuse to create the table at all: it is asked only for types that delta-rs does not know.
+    """
+    schema = _nullable(frame.schema)
+    try:
+        _create_without_jvm(path, schema, layout)
+    except Exception:  # noqa: BLE001  a type or a store it does not know
+        by = f" PARTITIONED BY ({_names(layout.partition_by)})" if layout.partition_by else ""
+        also = " TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')" if layout.deletion_vectors else ""
+        statement = f"CREATE TABLE IF NOT EXISTS delta.{identifier(path)} ({schema.toDDL()}) USING delta{by}{also}"
+        frame.sparkSession.sql(statement)
+
+
+def cluster(session: SparkSession, path: str, layout: Layout) -> None:
+    """Cluster a table that has no rows yet, in a commit that does no work."""
+    session.sql(f"ALTER TABLE delta.{identifier(path)} CLUSTER BY ({_names(layout.cluster_by)})")
+
+
+def _create_without_jvm(path: str, schema: StructType, layout: Layout) -> None:
+    from deltalake import DeltaTable, Schema
+
+    place = str(local_path(path)) if is_local(path) else path
+    DeltaTable.create(
+        place,
+        schema=Schema.from_json(schema.json()),
+        partition_by=list(layout.partition_by),
+        mode="ignore",
+        configuration={"delta.enableDeletionVectors": "true"} if layout.deletion_vectors else None,
+    )
+
+
+def _names(columns: tuple[str, ...]) -> str:
+    return ", ".join(identifier(column) for column in columns)
+
+
+def partitions_of(frame: DataFrame, columns: tuple[str, ...]) -> list[dict[str, str]]:
+    """The partitions a frame has rows for, their values as literals by column."""
+    kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    texts = [f"CAST({identifier(column)} AS STRING) AS {identifier(column)}" for column in columns]
+    rows = frame.selectExpr(*texts).distinct().collect()
+    found = [{column: typed_literal(row[column], kinds[column]) for column in columns} for row in rows]
+    return sorted(found, key=repr)
+
+
+def append(frame: DataFrame, path: str, stamp: Stamp) -> None:
+    """Add the rows."""
+    _writer(frame, stamp).mode("append").save(path)
+
+
+def mark(session: SparkSession, path: str, stamp: Stamp) -> None:
+    """Commit the stamp and nothing else."""
+    append(session.read.format("delta").load(path).limit(0), path, stamp)
+
+
+def restore(path: str, version: int, markers: Sequence[Marker], facts: str) -> None:
+    """Go back to a version, in one commit that carries many markers: Spark's own takes one at most. Needs no JVM."""
+    from deltalake import CommitProperties, DeltaTable, Transaction
+
+    asked = [Transaction(marker.app_id, marker.version) for marker in markers]
+    table = DeltaTable(str(local_path(path)) if is_local(path) else path)
+    table.restore(
+        version, commit_properties=CommitProperties(custom_metadata={"userMetadata": facts}, app_transactions=asked)
+    )
+
+
+def replace(frame: DataFrame, path: str, predicate: str, stamp: Stamp) -> None:
+    """Put the rows in the place of those the predicate matches; rows it does not match are refused."""
+    _writer(frame, stamp).mode("overwrite").option("replaceWhere", predicate).save(path)
+
+
+def overwrite(frame: DataFrame, path: str, stamp: Stamp) -> None:
+    """Put the rows in the place of all there are."""
+    # Said aloud, because a user's session may ask for the other mode, which would keep partitions that became empty.
+    _writer(frame, stamp).mode("overwrite").option("partitionOverwriteMode", "static").save(path)
+
+
+@dataclass(frozen=True)
+class Clauses:
+    """What a merge does with rows that match and rows that do not; what is None is not done. `s` is the batch, `t` the table."""
+
+    on: str
+    delete: Column | None = None
+    update: Column | None = None
+    sets: Mapping[str, Column] | None = None
+    insert: Column | None = None
+    values: Mapping[str, Column] | None = None
+    evolve: bool = False
+
+
+def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp, quick: bool) -> None:
+    """Merge the rows, in a session of its own: a merge takes its marker from nothing else than the session's settings.
+
+    `quick` is for few rows, and files so small that planning is most of the cost.
+    """
+    from delta.tables import DeltaTable
+
+    own = private(rows.sparkSession)
+    for key, value in {**_settings(stamp), **(_QUICK if quick else {})}.items():
+        own.conf.set(key, value)
+    merging = DeltaTable.forPath(own, path).alias("t").merge(rows.alias("s"), clauses.on)
+    if clauses.evolve:
+        merging = merging.withSchemaEvolution()
+    if clauses.delete is not None:
+        merging = merging.whenMatchedDelete(clauses.delete)
+    if clauses.sets:
+        merging = merging.whenMatchedUpdate(clauses.update, dict(clauses.sets))
+    if clauses.values:
+        merging = merging.whenNotMatchedInsert(clauses.insert, dict(clauses.values))
+    merging.execute()
+
+
+def change(session: SparkSession, path: str, condition: Column, sets: Mapping[str, Column] | None = None) -> None:
+    """Set columns of some rows, or delete them: housekeeping of what oncelake keeps for itself, without a marker."""
+    from delta.tables import DeltaTable
+
+    table = DeltaTable.forPath(private(session), path)
+    if sets:
+        table.update(condition, dict(sets))
+    else:
+        table.delete(condition)
+
+
+def _settings(stamp: Stamp) -> dict[str, str]:
+    return {
+        "spark.databricks.delta.write.txnAppId": stamp.marker.app_id,
+        "spark.databricks.delta.write.txnVersion": str(stamp.marker.version),
+        "spark.databricks.delta.commitInfo.userMetadata": stamp.facts,
+        # The rows come from a checkpoint of their own; Delta would copy them once more to be sure that they stay the same.
+        "spark.databricks.delta.merge.materializeSource": "none",
+    }
+
+
+def _writer(frame: DataFrame, stamp: Stamp) -> DataFrameWriter:
+    return (
+        frame.write.format("delta")
+        .option("txnAppId", stamp.marker.app_id)
+        .option("txnVersion", stamp.marker.version)
+        .option("userMetadata", stamp.facts)
+    )
+
+
+def _nullable(schema: StructType) -> StructType:
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([StructField(f.name, f.dataType, nullable=True, metadata=f.metadata) for f in schema.fields])

@@ -1,0 +1,3 @@
+"""Every error oncelake raises."""
+
+from oncelake.errors.base import *  # noqa: F403

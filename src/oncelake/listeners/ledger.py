@@ -1,0 +1,104 @@
+"""The ledger: a Delta table of attempts for people to look at, written without a JVM. A cache: the targets' logs win."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote
+
+from oncelake.delta.log import find_log, statistics_of
+from oncelake.model.work import BLOCKED, FAILED, LOST, Outcome, Work, work_document
+from oncelake.running.invocation import find_trigger
+from oncelake.storage.objects import storage
+from oncelake.storage.paths import Address, is_local, local_path
+
+_FAILURES = (BLOCKED, FAILED, LOST)
+_COLUMNS = {
+    "at": "timestamp",
+    "run": "string",
+    "event": "string",
+    "pipeline": "string",
+    "target": "string",
+    "slice": "string",
+    "start": "string",
+    "end": "string",
+    "generation": "int64",
+    "outcome": "string",
+    "version": "int64",
+    "rows": "string",
+    "seconds": "double",
+    "error": "string",
+    "code": "string",
+    "trigger": "string",
+}
+
+
+class DeltaLedger:
+    """The ledger of a lake. Whatever goes wrong with it is told once and fails no run."""
+
+    def __init__(self, address: Address, warn: Any) -> None:
+        """Nothing is opened before there is something to write."""
+        path = address.own("ledger")
+        self.path = str(local_path(path)) if is_local(path) else path
+        self._warn = warn
+
+    def started(self, run: str, works: Sequence[Work]) -> None:
+        """An attempt at these works begins."""
+        self._add({"run": run, "event": "started", **work_document(work)} for work in works)
+
+    def ended(self, run: str, outcomes: Sequence[Outcome]) -> None:
+        """This is what came of them."""
+        documents = (outcome.document() for outcome in outcomes)
+        self._add({"run": run, "event": "ended", **doc, "rows": json.dumps(doc["rows"])} for doc in documents)
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Every entry, oldest first."""
+        return self._read(lambda _: True)
+
+    def failures(self) -> list[dict[str, Any]]:
+        """What failed when it was last tried, or was not tried because something else did; some of it may be done since."""
+        last: dict[tuple[str, ...], dict[str, Any]] = {}
+        for entry in self._read(_tells_failures):
+            if entry["outcome"] in _FAILURES:
+                last[entry["pipeline"], entry["target"], entry["slice"]] = entry
+        return list(last.values())
+
+    def _read(self, wanted: Callable[[Mapping[str, Any]], bool]) -> list[dict[str, Any]]:
+        import pyarrow.parquet as pq
+
+        log = find_log("the ledger", self.path)
+        files = [file["path"] for file in log.files if wanted(file)] if log else []
+        place = storage(self.path)
+        found = [entry for path in files for entry in pq.read_table(place.open(unquote(path))).to_pylist()]
+        return sorted(found, key=lambda entry: entry["at"])
+
+    def _add(self, entries: Iterable[dict[str, Any]]) -> None:
+        told = {"at": datetime.now(UTC), "trigger": str(find_trigger())}
+        rows = [{**told, **entry} for entry in entries]
+        try:
+            _append(self.path, rows)
+        except Exception as error:  # noqa: BLE001  a journal must never stop the work it tells of
+            self._warn(f"the ledger {self.path} could not be written: {error}")
+
+
+def _tells_failures(file: Mapping[str, Any]) -> bool:
+    """Whether a file may tell of a failure, by the least and the greatest outcome in it."""
+    statistics = statistics_of(file)
+    least, most = (statistics.get(edge, {}).get("outcome") for edge in ("minValues", "maxValues"))
+    return least is not None and most is not None and any(least <= outcome <= most for outcome in _FAILURES)
+
+
+def _append(path: str, rows: list[dict[str, Any]]) -> None:
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    types = {"timestamp": pa.timestamp("us", tz="UTC"), "string": pa.string()}
+    types |= {"int64": pa.int64(), "double": pa.float64()}
+    schema = pa.schema([(name, types[kind]) for name, kind in _COLUMNS.items()])
+    table = pa.Table.from_pylist(rows, schema=schema)
+    # Checkpoints keep opening it cheap; without them every append would read the whole log.
+    settings = {"delta.checkpointInterval": "100"}
+    # A ledger of an earlier version may have fewer columns.
+    write_deltalake(path, table, mode="append", schema_mode="merge", configuration=settings)

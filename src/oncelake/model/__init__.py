@@ -1,0 +1,1 @@
+"""Frozen records and arithmetic. Standard library only."""

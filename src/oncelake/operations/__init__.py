@@ -1,0 +1,1 @@
+"""What is done to a lake beside running it: restate, restore, status, history."""

@@ -1,0 +1,207 @@
+"""An intended redo. What is to be done again is asked for in the targets' own logs first: whoever runs next goes on with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from oncelake.declare.pipelines import Pipeline
+from oncelake.delta import writes
+from oncelake.delta.conflicts import Meaning, gist, meaning
+from oncelake.delta.log import read_log
+from oncelake.errors import Lost, NeverDone, NotAgain, WriteFailed
+from oncelake.model.contracts import Log, Pattern, Stamp
+from oncelake.model.failpoints import reach
+from oncelake.model.intervals import Interval, clipped, covers, joined
+from oncelake.model.markers import Marker, Slice, Whole, asked_id
+from oncelake.running.attempt import TRIES, Ring, pause
+from oncelake.running.invocation import find_trigger
+from oncelake.storage.lock import Busy, table_lock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Each is looked up in its commit.
+_LOOKED_UP = 100
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A slice of a target that is to be done again, up to a generation. `pending` if that was asked for before.
+
+    It replaces what was written in `versions`: so many rows, if the log can tell.
+    """
+
+    pipeline: str
+    target: str
+    slice: Slice
+    generation: int
+    pending: bool = False
+    versions: tuple[int, ...] = ()
+    rows: int | None = None
+
+    @property
+    def marker(self) -> Marker:
+        """What says so in the target's log."""
+        return Marker(asked_id(self.pipeline, self.target, self.slice), self.generation)
+
+    def document(self) -> dict[str, Any]:
+        """The ask as `restate --dry-run --json` prints it."""
+        return {
+            "pipeline": self.pipeline,
+            "target": self.target,
+            "slice": str(self.slice),
+            "generation": self.generation,
+            "asked_before": self.pending,
+            "versions": list(self.versions),
+            "rows": self.rows,
+        }
+
+
+def asks(pipeline: Pipeline, span: Interval | None, logs: Mapping[str, Log | None]) -> list[Ask]:
+    """What of a pipeline is to be asked for again over a span: whatever of it is done.
+
+    What was asked for before and is not done yet is asked for again as it was: the same command goes on with it.
+    """
+    found = [
+        (pattern, log, slice_, height)
+        for pattern in pipeline.writes
+        if (log := logs.get(pattern.target)) is not None
+        for slice_, height in _done(pipeline, pattern, log, span)
+    ]
+    for pattern, _, slice_, _ in found:
+        if not pattern.restates:
+            raise NotAgain(target=pattern.target, pipeline=pipeline.name, slice=str(slice_))
+    asked = [_asked(pipeline, pattern, log, slice_) for pattern, log, slice_, _ in found]
+    waiting = [height for (*_, done), heights in zip(found, asked, strict=True) for height in heights if height > done]
+    wanted = max(waiting) if waiting else max((height for *_, height in found), default=0) + 1
+    return [
+        Ask(
+            pipeline.name,
+            pattern.target,
+            slice_,
+            wanted,
+            min(heights) >= wanted,
+            *_replaced(pipeline, log, pattern, slice_),
+        )
+        for (pattern, log, slice_, done), heights in zip(found, asked, strict=True)
+        if done < wanted
+    ]
+
+
+def downstream_of(
+    name: str, span: Interval | None, pipelines: Mapping[str, Pipeline]
+) -> Iterator[tuple[Pipeline, Interval | None]]:
+    """The pipelines that read what one writes, and what reads theirs, each with the time of it that the span reaches."""
+    reached: dict[str, Interval | None] = {name: span}
+    for pipeline in pipelines.values():
+        sources = [other for other in pipelines.values() if other.name in reached and other.name != pipeline.name]
+        touching = [other for other in sources if other.writes_tables & pipeline.reads_tables]
+        if not touching:
+            continue
+        reached[pipeline.name] = _reaching(pipeline, touching, reached)
+        yield pipeline, reached[pipeline.name]
+
+
+def _reaching(pipeline: Pipeline, touching: list[Pipeline], reached: Mapping[str, Interval | None]) -> Interval | None:
+    """The time of a pipeline that depends on what is redone upstream; None for all of it."""
+    spans = []
+    for other in touching:
+        tables = other.writes_tables & pipeline.reads_tables
+        by_interval = all(source.by_interval for source in pipeline.reads.values() if tables & set(source.tables))
+        span = reached[other.name]
+        if pipeline.grid is None or span is None or not by_interval:
+            return None
+        spans.append(pipeline.grid.around(span))
+    return Interval(min(span.start for span in spans), max(span.end for span in spans), spans[0].zone)
+
+
+def ask(asked: Ask, ring: Ring) -> None:
+    """Write into the target's log that a slice is to be done again: a commit that carries this marker and nothing else."""
+    session, again = ring.session(), f"oncelake restate {asked.pipeline}"
+    for number in range(TRIES):
+        try:
+            with table_lock(ring.address.lake, asked.target, ring.patience, lambda: False):
+                if _written(asked, session, ring):
+                    break
+        except Busy as busy:
+            raise Lost(target=asked.target, holder=busy.holder, again=again) from busy
+        pause(number)
+    else:
+        raise Lost(target=asked.target, holder="somebody faster, each time", again=again)
+    reach("asked")
+
+
+def _written(asked: Ask, session: SparkSession, ring: Ring) -> bool:
+    """Whether the log has the ask, by us or by another who asked for the same; False if somebody else was faster."""
+    path = ring.address.table(asked.target)
+    if read_log(asked.target, path).done(asked.marker):
+        return True
+    facts = {
+        "pipeline": asked.pipeline,
+        "target": asked.target,
+        "slice": asked.slice.text,
+        "generation": asked.generation,
+        "run": ring.run,
+        "trigger": find_trigger().document(),
+        "asked": True,
+    }
+    try:
+        writes.mark(session, path, Stamp(asked.marker, json.dumps({"oncelake": facts}, separators=(",", ":"))))
+    except Exception as error:
+        if read_log(asked.target, path).done(asked.marker):
+            return True
+        if meaning(error) in (Meaning.CONFLICT, Meaning.TRANSIENT):
+            return False
+        raise WriteFailed(target=asked.target, problem=gist(error), pipeline=asked.pipeline) from error
+    return True
+
+
+def refuse_never_done(pipeline: Pipeline, span: Interval | None, found: list[Ask]) -> None:
+    """Refuse a restatement of what was never done."""
+    if not found:
+        raise NeverDone(pipeline=pipeline.name, slice=str(span or Whole()))
+
+
+def _done(pipeline: Pipeline, pattern: Pattern, log: Log, span: Interval | None) -> Iterator[tuple[Slice, int]]:
+    """What is done of a target in a span, and in which generation."""
+    if pipeline.grid is None or pipeline.start is None:
+        recorded = log.recorded(pattern.marker(pipeline.name, Whole(), 1).app_id)
+        if recorded is not None:
+            yield Whole(), recorded
+        return
+    layers = pattern.done(log, pipeline.name, pipeline.start, pipeline.grid)
+    # Of reloads only the last can be redone: the earlier ones are in nobody's table any more.
+    there = [layer for layer in (clipped(layers, span) if span else layers) if layer.height]
+    for height, group in groupby(there, key=lambda layer: layer.height):
+        for part in joined(group):
+            yield Interval(part.start, part.end, pipeline.grid.zone), height
+
+
+def _replaced(pipeline: Pipeline, log: Log, pattern: Pattern, slice_: Slice) -> tuple[tuple[int, ...], int | None]:
+    """The versions in which a slice was written, and how many rows in all; what would take long to tell is not told."""
+    if isinstance(slice_, Interval):
+        parts = clipped(log.layers(pipeline.name, pattern.target), slice_)
+        # Of a range that is replaced in part nobody knows how many of its rows are.
+        names = {part.name: part.name.endswith(f"/{part.start}..{part.end}") for part in parts}
+    else:
+        names = {pattern.marker(pipeline.name, slice_, 1).app_id: True}
+    if len(names) > _LOOKED_UP:
+        return (), None
+    commits = {name: commit for name in names if (commit := log.commit(name))}
+    rows = [commit.rows.written if names[name] else None for name, commit in commits.items()]
+    known = [count for count in rows if count is not None]
+    total = sum(known) if len(known) == len(names) else None
+    return tuple(sorted({commit.version for commit in commits.values()})), total
+
+
+def _asked(pipeline: Pipeline, pattern: Pattern, log: Log, slice_: Slice) -> list[int]:
+    """The generations that were asked for before, all over a slice; 0 where none was."""
+    if not isinstance(slice_, Interval):
+        return [log.recorded(asked_id(pipeline.name, pattern.target, slice_)) or 0]
+    layers = clipped(log.layers(pipeline.name, pattern.target, asked=True), slice_)
+    heights = [layer.height for layer in layers]
+    return heights if covers(joined(layers), slice_) else [*heights, 0]

@@ -1,0 +1,1 @@
+"""The commit protocol: a plan is executed, work by work, exactly once."""

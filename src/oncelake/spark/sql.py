@@ -1,0 +1,132 @@
+"""SQL text for the one place that takes nothing else (`replaceWhere`): identifiers and literals, never injected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from oncelake.model.intervals import Interval, instant_text
+from oncelake.model.ownership import values
+
+_SUFFIXES = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L"}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_PLAIN = re.compile(r"[\w .,:@+=/()-]*")
+
+
+def identifier(name: str) -> str:
+    """A column's name, quoted."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(value: Any) -> str:
+    """A value as a SQL literal of its own type."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise TypeError(f"{value!r} cannot be part of a slice: it is no number")
+        return f"{value:f}BD"
+    if isinstance(value, float):
+        return f"CAST({text_literal(float.__repr__(value))} AS DOUBLE)"
+    if isinstance(value, datetime):
+        return f"TIMESTAMP'{instant_text(value)}'" if value.tzinfo else f"TIMESTAMP_NTZ'{value.isoformat()}'"
+    if isinstance(value, date):
+        return f"DATE'{value.isoformat()}'"
+    if isinstance(value, str):
+        return text_literal(value)
+    raise TypeError(f"{value!r} cannot be part of a slice: {type(value).__name__}")
+
+
+def text_literal(text: str) -> str:
+    """Text as a SQL literal. What a parser could take for anything but text goes in as bytes, which it cannot."""
+    if _PLAIN.fullmatch(text) and "--" not in text:
+        return "'" + str.__str__(text) + "'"
+    return f"CAST(X'{text.encode().hex().upper()}' AS STRING)"
+
+
+def inside(column: str, column_type: str, interval: Interval) -> str:
+    """The predicate for the rows of an interval; dates and times without a zone are wall-clock times of its zone."""
+    name = identifier(column)
+    name = f"TRY_CAST({name} AS DATE)" if column_type == "string" else name
+    start, end = edges(column_type, interval)
+    return f"{name} >= {start} AND {name} < {end}"
+
+
+def edges(column_type: str, interval: Interval) -> tuple[str, str]:
+    """The start and the end of an interval as literals of a column's type."""
+    if column_type == "timestamp":
+        start, end = (f"TIMESTAMP'{instant_text(instant)}'" for instant in (interval.start, interval.end))
+    elif column_type == "timestamp_ntz":
+        local = (interval.local_start, interval.local_end)
+        start, end = (f"TIMESTAMP_NTZ'{time.replace(tzinfo=None).isoformat()}'" for time in local)
+    else:
+        start, end = (f"DATE'{local.date().isoformat()}'" for local in (interval.local_start, interval.local_end))
+    return start, end
+
+
+def equal(column: str, share: Any) -> str:
+    """The predicate for a column that has one of the given values; null is a value too."""
+    name = identifier(column)
+    wanted = sorted(values(share), key=repr)
+    texts = [literal(value) for value in wanted if value is not None]
+    parts = [f"{name} IN ({', '.join(texts)})"] if texts else []
+    parts += [f"{name} IS NULL"] if None in wanted else []
+    if not parts:
+        return "FALSE"
+    return parts[0] if len(parts) == 1 else "(" + " OR ".join(parts) + ")"
+
+
+def all_of(predicates: list[str]) -> str:
+    """All of the predicates at once."""
+    return " AND ".join(predicates)
+
+
+def share(within: Mapping[str, Any]) -> list[str]:
+    """The predicates of a declared share."""
+    return [equal(column, value) for column, value in within.items()]
+
+
+def typed_literal(text: str | None, kind: str) -> str:
+    """A value that Spark spelled as text, as a literal of its own type."""
+    if text is None:
+        return "NULL"
+    return text_literal(text) if kind == "string" else f"CAST({text_literal(text)} AS {kind})"
+
+
+def exact_literal(text: str, kind: str) -> str:
+    """The same without a cast where SQL has a literal of the type: only those let Delta skip files.
+
+    A timestamp is spelled in microseconds since 1970, because its text would depend on a time zone.
+    """
+    if kind in _SUFFIXES:
+        return f"{int(text)}{_SUFFIXES[kind]}"
+    if kind == "date":
+        return f"DATE'{date.fromisoformat(text).isoformat()}'"
+    if kind == "timestamp":
+        return f"TIMESTAMP'{instant_text(datetime.fromtimestamp(0, UTC) + timedelta(microseconds=int(text)))}'"
+    return typed_literal(text, kind)
+
+
+def bound_literal(value: Any, kind: str) -> str | None:
+    """A literal that is not below a column's greatest value, from a file's statistics; None where they are not exact."""
+    if kind in ("byte", "short", "integer", "long") and isinstance(value, int):
+        return int.__repr__(value)
+    if kind == "date":
+        return f"DATE'{value}'" if _DATE.fullmatch(value) else None
+    if kind == "timestamp" and isinstance(value, datetime):
+        # Statistics are cut off at the millisecond.
+        return f"TIMESTAMP'{instant_text(value + timedelta(milliseconds=1))}'"
+    return None
+
+
+def one_of(partitions: list[dict[str, str]], of: str = "") -> str | None:
+    """The predicate for some partitions (`of` a table), each given as literals by column; None where there are none."""
+    either = [all_of([f"{of}{identifier(c)} <=> {value}" for c, value in place.items()]) for place in partitions]
+    return "(" + " OR ".join(either) + ")" if either else None

@@ -1,0 +1,1 @@
+"""Local disk and object stores: paths, listing, locks."""

@@ -1,0 +1,71 @@
+"""Listing and reading small files without a JVM: of this machine, or of an object store through pyarrow."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from typing import Any, Protocol
+
+from oncelake.storage.paths import is_local, local_path
+
+
+class Storage(Protocol):
+    """One folder that can be listed and read."""
+
+    def names(self, folder: str = "") -> list[str]:
+        """The names in the folder, or in one below it; empty if it does not exist."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """The content of one file."""
+        ...
+
+    def open(self, name: str) -> Any:
+        """Something pyarrow can read from at any place."""
+        ...
+
+
+class _Local:
+    def __init__(self, folder: str) -> None:
+        self._folder = str(local_path(folder))
+
+    def names(self, folder: str = "") -> list[str]:
+        try:
+            return os.listdir(os.path.join(self._folder, folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def read(self, name: str) -> bytes:
+        with open(os.path.join(self._folder, name), "rb") as file:
+            return file.read()
+
+    def open(self, name: str) -> Any:
+        return os.path.join(self._folder, name)
+
+
+class _Remote:
+    def __init__(self, folder: str) -> None:
+        from pyarrow import fs
+
+        self._fs, self._folder = fs.FileSystem.from_uri(
+            folder.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1)
+        )
+        self._selector = fs.FileSelector
+
+    def names(self, folder: str = "") -> list[str]:
+        place = posixpath.join(self._folder, folder).rstrip("/")
+        found = self._fs.get_file_info(self._selector(place, allow_not_found=True))
+        return [info.base_name for info in found]
+
+    def read(self, name: str) -> bytes:
+        with self.open(name) as file:
+            content: bytes = file.read()
+        return content
+
+    def open(self, name: str) -> Any:
+        return self._fs.open_input_file(posixpath.join(self._folder, name))
+
+
+def storage(folder: str) -> Storage:
+    """The storage of a folder or URI."""
+    return _Local(folder) if is_local(folder) else _Remote(folder)
