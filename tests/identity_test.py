@@ -7,19 +7,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from oncelake.model.intervals import Grid, Interval
-from oncelake.model.markers import (
-    Marker,
-    Named,
-    Whole,
-    app_id,
-    marker,
-    newest_reload,
-    parse_app_id,
-    parse_slice,
-    reload_generation,
-    reload_marker,
-    table_name_problem,
-)
+from oncelake.model.markers import Marker, app_id, marker, newest_reload, parse_app_id, reload_generation, reload_marker
+from oncelake.model.names import table_name_problem
+from oncelake.model.slices import Named, Whole, parse_slice
 
 thorough = settings(deadline=None, max_examples=200)
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)

@@ -8,20 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncelake.model.coverage import Layer, clipped, overlaid, topmost
 from oncelake.model.intervals import (
     EVERY,
     Grid,
     Interval,
-    Layer,
-    clipped,
     covers,
     instant_text,
     merge,
     missing,
-    overlaid,
     parse_interval,
     subtract,
-    topmost,
 )
 
 ZONES = (

@@ -14,8 +14,10 @@ from pyarrow import parquet
 
 from oncelake.delta.log import find_log, read_log
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
-from oncelake.model.intervals import Grid, Interval, joined
-from oncelake.model.markers import Marker, Whole, app_id, asked_id, marker
+from oncelake.model.coverage import joined
+from oncelake.model.intervals import Grid, Interval
+from oncelake.model.markers import Marker, app_id, asked_id, marker
+from oncelake.model.slices import Whole
 
 TABLE = "silver.orders"
 UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"

@@ -8,8 +8,10 @@ import pytest
 from oncelake.declare.graph import ordered
 from oncelake.declare.pipelines import Schedule, build
 from oncelake.errors import BadRange, UnknownPipeline
-from oncelake.model.intervals import Grid, Interval, Layer, instant_text, topmost
-from oncelake.model.markers import ASKED, Whole, app_id
+from oncelake.model.coverage import Layer, topmost
+from oncelake.model.intervals import Grid, Interval, instant_text
+from oncelake.model.markers import ASKED, app_id
+from oncelake.model.slices import Whole
 from oncelake.model.work import Commit, Request, Rows
 from oncelake.patterns import append, overwrite, replace_interval
 from oncelake.planning.plan import Known, make_plan

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from oncelake.model.intervals import Interval
-from oncelake.model.markers import Whole, marker
+from oncelake.model.markers import marker
+from oncelake.model.slices import Whole
 from oncelake.model.work import Outcome, Planned, Report, Rows, Work
 
 DAY = Interval(datetime(2024, 3, 15, tzinfo=UTC), datetime(2024, 3, 16, tzinfo=UTC))

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.declare.settings import FILE, PATIENCE, read_settings, read_yaml
+from oncelake.declare.settings import FILE, PATIENCE, read_settings
+from oncelake.declare.yaml_lines import read_yaml
 from oncelake.errors import BadSettings
 
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from oncelake.declare.loading import load_project
 from oncelake.declare.pipelines import Pipeline
-from oncelake.declare.settings import guess
 from oncelake.delta.log import TableLog, find_log, read_log
 from oncelake.errors import Lost, UnknownTarget
+from oncelake.errors.base import guess
 from oncelake.model.contracts import Log, Watcher
 from oncelake.model.intervals import Interval, parse_interval
 from oncelake.model.work import ASKED, FAILED_BEFORE, STALE, Plan, Report, Request
-from oncelake.operations.status import Change, Seen, Standing, change_of, standing_of
+from oncelake.operations.history import Change, change_of
+from oncelake.operations.status import Seen, Standing, standing_of
 from oncelake.patterns import PATTERNS
 from oncelake.planning.lake_state import survey
 from oncelake.planning.plan import choose, make_plan

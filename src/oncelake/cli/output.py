@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import oncelake as once
+from oncelake.cli.progress import Lines, Live, count_of, number_text, scope_line
 
 if TYPE_CHECKING:
     from oncelake.keyed.repair import Repair
-    from oncelake.model.work import Outcome, Planned, Work
+    from oncelake.model.work import Planned
+    from oncelake.operations.history import Change
     from oncelake.operations.restate import Ask
     from oncelake.operations.restore import Restore
-    from oncelake.operations.status import Change, Standing
+    from oncelake.operations.status import Standing
 
 
 class Output:
@@ -52,7 +53,7 @@ class Output:
     @contextmanager
     def progress(self) -> Iterator[Lines]:
         """Somebody to watch a run: a live line on a terminal, plain lines elsewhere."""
-        watcher = Live(self) if sys.stderr.isatty() else Lines(self)
+        watcher = Live(self.say) if sys.stderr.isatty() else Lines(self.say)
         # What a user's function prints must not end up in front of the document.
         elsewhere = redirect_stdout(sys.stderr) if self.as_json else nullcontext()
         try:
@@ -82,18 +83,19 @@ class Output:
     def plan(self, plan: once.Plan) -> int:
         """What a run would do."""
         for scope in plan.pipelines:
-            self.say(_scope(scope))
+            self.say(scope_line(scope))
         self._table(("pipeline", "target", "slices", "action", "commits", "rows to read", "why"), _folded(plan.works))
         for note in plan.notes:
             self.say(f"note: {note}")
-        self.say(f"{len(plan.to_do):,} of {_count(len(plan.works), 'work')} to do")
+        self.say(f"{len(plan.to_do):,} of {count_of(len(plan.works), 'work')} to do")
         self.document(plan.document())
         return 0
 
     def restatement(self, asks: Sequence[Ask], left: Sequence[str], downstream: bool, dry_run: bool) -> None:
         """What is to be done again, what that replaces, and what is made from it and left as it is."""
         rows = [
-            (a.pipeline, a.target, str(a.slice), str(a.generation), _some(a.versions), _number(a.rows)) for a in asks
+            (a.pipeline, a.target, str(a.slice), str(a.generation), _some(a.versions), number_text(a.rows))
+            for a in asks
         ]
         self._table(("pipeline", "target", "to do again", "generation", "written in version", "rows"), rows)
         if any(ask.pending for ask in asks):
@@ -177,18 +179,22 @@ class Output:
         if not repair.doubled:
             self.say(f"{target}: no key ({keys}) is there more than once, in version {repair.read}")
         else:
-            copies = f"{_count(repair.doubled, 'key')} ({keys}) more than once, {_count(repair.surplus, 'surplus row')}"
-            self.say(f"{target}, version {repair.read}: {copies} in {_count(repair.files, 'file')}")
-            self.say(f"  identical: {_count(repair.identical, 'key')}; differing: {_count(repair.differing, 'key')}")
+            copies = (
+                f"{count_of(repair.doubled, 'key')} ({keys}) more than once, {count_of(repair.surplus, 'surplus row')}"
+            )
+            self.say(f"{target}, version {repair.read}: {copies} in {count_of(repair.files, 'file')}")
+            self.say(
+                f"  identical: {count_of(repair.identical, 'key')}; differing: {count_of(repair.differing, 'key')}"
+            )
             for commit in repair.since:
                 who = commit["pipeline"] or f"({commit['operation']})"
-                self.say(f"  version {commit['version']} by {who} brought in {_count(commit['rows'], 'row')}")
+                self.say(f"  version {commit['version']} by {who} brought in {count_of(commit['rows'], 'row')}")
             self.say(f"  such as {', '.join(repair.examples)}")
         if repair.removable:
-            removed = f"{_count(repair.removable, 'row')}"
+            removed = f"{count_of(repair.removable, 'row')}"
             self.say(f"would remove {removed}" if dry_run else f"removed {removed} in version {repair.version}")
         if repair.left:
-            self.say(f"left: {_count(repair.left, 'row')} that differ from another row of their key")
+            self.say(f"left: {count_of(repair.left, 'row')} that differ from another row of their key")
             self.say(f"  next: oncelake repair {target} --keys {keys} --keep latest_by=COLUMN")
         self.document(repair.document())
         return 1 if repair.left and not dry_run else 0
@@ -201,122 +207,11 @@ class Output:
             self.say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-class Lines:
-    """A watcher for logs: a line when a work ends."""
-
-    def __init__(self, shown: Output) -> None:
-        """Count what has been done."""
-        self.shown = shown
-        self.total = self.ended_works = self.rows = 0
-        self.begun = time.monotonic()
-
-    def planned(self, plan: once.Plan) -> None:
-        """Echo the range that was understood."""
-        self.total = len(plan.to_do)
-        for scope in plan.pipelines:
-            self.say(_scope(scope))
-        for note in plan.notes:
-            self.say(f"note: {note}")
-        if self.total:
-            self.say(f"{_count(self.total, 'work')} to do, {len(plan.works) - self.total:,} done already")
-
-    def started(self, work: Work) -> None:
-        """Nothing: a line per work is enough."""
-
-    def ended(self, outcome: Outcome) -> None:
-        """A line for what was done; done already is counted at the end."""
-        if outcome.outcome == "already_done":
-            return
-        self.ended_works += 1
-        self.rows += outcome.rows.written or 0
-        self.say(_line(outcome))
-
-    def warn(self, text: str) -> None:
-        """A warning."""
-        self.say(f"warning: {text}")
-
-    def say(self, text: str) -> None:
-        """A line for people."""
-        self.shown.say(text)
-
-    def close(self) -> None:
-        """The end."""
-
-
-class Live(Lines):
-    """A watcher for terminals: the same lines, and below them one that moves."""
-
-    def __init__(self, shown: Output) -> None:
-        """The display starts with the first work."""
-        super().__init__(shown)
-        self._live: Any = None
-
-    def started(self, work: Work) -> None:
-        """Show what is under way."""
-        if self._live is None:
-            from rich.console import Console
-            from rich.live import Live as RichLive
-
-            console = Console(stderr=True, highlight=False)
-            self._live = RichLive(console=console, refresh_per_second=8, transient=True)
-            self._live.start()
-        self._live.update(_Moving(self, f"{work.pipeline} {work.slice} → {work.target}"))
-
-    def say(self, text: str) -> None:
-        """A line above the moving one."""
-        if self._live is None:
-            self.shown.say(text)
-        else:
-            self._live.console.print(text, markup=False)
-
-    def close(self) -> None:
-        """Take the moving line away."""
-        if self._live is not None:
-            self._live.stop()
-
-
-class _Moving:
-    """The moving line: how many intervals are done, rows so far and their rate, and what is under way."""
-
-    def __init__(self, lines: Lines, text: str) -> None:
-        self.lines, self.text, self.begun = lines, text, time.monotonic()
-
-    def __rich__(self) -> Any:
-        from rich.text import Text
-
-        lines = self.lines
-        spent = time.monotonic() - lines.begun
-        sign = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[int(spent * 8) % 10]
-        done = f"{lines.ended_works}/{lines.total} works · {lines.rows:,} rows · {lines.rows / max(spent, 0.1):,.0f} rows/s"
-        return Text(f"{sign} {done} · {self.text} ({time.monotonic() - self.begun:.0f} s)")
-
-
-def _line(outcome: Outcome) -> str:
-    work = outcome.work
-    head = f"{outcome.outcome.replace('_', ' '):12} {work.pipeline} {work.slice} → {work.target}"
-    if outcome.error:
-        return f"{head}\n  {outcome.error}"
-    rows = outcome.rows
-    counts = [f"{count:,} {name}" for name, count in (("written", rows.written), ("deleted", rows.deleted)) if count]
-    version = f"version {outcome.version}, " if outcome.version is not None else ""
-    return f"{head}  {version}{', '.join(counts) or 'no rows'}  {outcome.seconds:.1f} s"
-
-
-def _scope(scope: Any) -> str:
-    if scope.span is None:
-        return f"{scope.pipeline}: {'the whole' if scope.intervals else 'no intervals'}"
-    return f"{scope.pipeline}: {scope.span}, {_count(scope.intervals, 'interval')}"
-
-
 def _by_reason(stale: Sequence[tuple[once.Interval, str]]) -> list[tuple[str, list[once.Interval]]]:
     found: dict[str, list[once.Interval]] = {}
     for interval, reason in stale:
         found.setdefault(reason.removeprefix("done, but stale: "), []).append(interval)
     return list(found.items())
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _folded(works: Sequence[Planned]) -> list[tuple[str, ...]]:
@@ -342,10 +237,6 @@ def _some(versions: Sequence[int]) -> str:
     return ", ".join(map(str, versions[:5])) + (", …" if len(versions) > 5 else "") if versions else "-"
 
 
-def _number(count: int | None) -> str:
-    return "-" if count is None else f"{count:,}"
-
-
 def _ranges(slices: Sequence[Any]) -> str:
     intervals = [slice_ for slice_ in slices if isinstance(slice_, once.Interval)]
     if not intervals:
@@ -367,5 +258,5 @@ def _version(version: int | None) -> str:
 
 def _counts(change: Change) -> tuple[str, str, str, str]:
     generation = change.facts.get("generation")
-    written, deleted = _number(change.rows.written), _number(change.rows.deleted)
+    written, deleted = number_text(change.rows.written), number_text(change.rows.deleted)
     return "" if generation is None else str(generation), written, deleted, change.facts.get("run") or ""

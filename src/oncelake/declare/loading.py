@@ -18,8 +18,10 @@ from typing import Any
 
 from oncelake.declare.graph import ordered
 from oncelake.declare.pipelines import Pipeline, Schedule, build, collecting
-from oncelake.declare.settings import FILE, Settings, guess, read_settings, read_yaml
+from oncelake.declare.settings import FILE, Settings, read_settings
+from oncelake.declare.yaml_lines import read_yaml
 from oncelake.errors import BadSettings, LoadFailed, OncelakeError
+from oncelake.errors.base import guess
 
 Vocabulary = Mapping[str, Callable[..., Any]]
 _DEFAULT = ("pipelines.py", "pipelines")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from oncelake.declare.yaml_lines import read_yaml
 from oncelake.errors import BadSettings
+from oncelake.errors.base import guess
 
 FILE = "oncelake.yaml"
 _KEYS = ("lake", "pipelines", "profiles", "spark", "patience")
@@ -108,67 +107,6 @@ class _Document:
                 problem = f"Spark settings are names with one value each, not {key!r}: {value!r}"
                 raise BadSettings(where=self.at(*path, key), problem=problem)
         return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values.items()}
-
-
-def guess(word: str, known: tuple[str, ...] | list[str]) -> str:
-    """`, did you mean …?` for a word that is nearly one of those known."""
-    near = difflib.get_close_matches(word, known, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
-
-
-def read_yaml(path: Path, shown: str) -> tuple[dict[Any, Any], dict[tuple[Any, ...], int]]:
-    """A YAML mapping and the line of every key in it; anything else is an error with its line."""
-    try:
-        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise BadSettings(where=f"{shown}:{line}", problem=f"not valid YAML: {error.problem}") from error
-    except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
-        raise BadSettings(where=shown, problem=f"cannot be read: {error}") from error
-    if node is None:
-        return {}, {}
-    lines: dict[tuple[Any, ...], int] = {}
-    if not isinstance(node, yaml.MappingNode):
-        raise BadSettings(
-            where=f"{shown}:{node.start_mark.line + 1}", problem="the file holds no mapping of keys to values"
-        )
-    try:
-        document = _value(node, (), lines, shown)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise BadSettings(where=f"{shown}:{line}", problem=str(error.problem)) from error
-    return document, lines
-
-
-def _value(node: yaml.Node, path: tuple[Any, ...], lines: dict[tuple[Any, ...], int], shown: str) -> Any:
-    if isinstance(node, yaml.MappingNode):
-        found: dict[Any, Any] = {}
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise BadSettings(where=f"{shown}:{line}", problem="a key is text, not a mapping or a list")
-            key = _scalar(key_node, shown)
-            if key in found:
-                raise BadSettings(where=f"{shown}:{line}", problem=f"{key!r} is there twice")
-            lines[*path, key] = line
-            found[key] = _value(value_node, (*path, key), lines, shown)
-        return found
-    if isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            lines[*path, index] = item.start_mark.line + 1
-        return [_value(item, (*path, index), lines, shown) for index, item in enumerate(node.value)]
-    return _scalar(node, shown)
-
-
-def _scalar(node: yaml.Node, shown: str) -> Any:
-    loader = yaml.SafeLoader("")
-    try:
-        return loader.construct_object(node, deep=True)
-    except ValueError as error:
-        where = f"{shown}:{node.start_mark.line + 1}"
-        raise BadSettings(where=where, problem=f"{node.value!r} cannot be read: {error}") from error
-    finally:
-        loader.dispose()
 
 
 def _absolute(root: Path, lake: str) -> str:

@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from oncelake.delta.commit_file import statistics_of
 from oncelake.delta.conflicts import gist
-from oncelake.delta.log import TableLog, read_log, statistics_of
+from oncelake.delta.log import TableLog, read_log
 from oncelake.spark.session import private
 from oncelake.spark.sql import one_of, typed_literal
 from oncelake.storage.lock import Busy, table_lock

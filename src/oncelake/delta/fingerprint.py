@@ -17,10 +17,10 @@ from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncelake.declare.settings import guess
 from oncelake.delta.log import read_log
 from oncelake.delta.writes import table_at
 from oncelake.errors import Misuse
+from oncelake.errors.base import guess
 from oncelake.spark.sql import identifier
 
 if TYPE_CHECKING:

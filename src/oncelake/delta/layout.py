@@ -7,7 +7,7 @@ from typing import Any
 
 from oncelake.delta.writes import Layout
 from oncelake.errors import BadDeclaration
-from oncelake.model.markers import table_name_problem
+from oncelake.model.names import table_name_problem
 from oncelake.model.source_location import declared_at
 from oncelake.spark.sql import share
 

@@ -8,9 +8,10 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from oncelake.delta.log import Entry, TableLog, statistics_of
+from oncelake.delta.commit_file import Entry, statistics_of
+from oncelake.delta.log import TableLog
 from oncelake.model.intervals import Interval, merge
-from oncelake.model.markers import parse_slice
+from oncelake.model.slices import parse_slice
 from oncelake.model.work import Weight
 
 # Delta cuts times in statistics to milliseconds.

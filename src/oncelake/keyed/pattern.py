@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 from oncelake.delta.writes import Layout
 from oncelake.keyed.spec import Spec
 from oncelake.model.contracts import Log
-from oncelake.model.intervals import Grid, Layer
-from oncelake.model.markers import Marker, Slice, marker
+from oncelake.model.coverage import Layer
+from oncelake.model.intervals import Grid
+from oncelake.model.markers import Marker, marker
+from oncelake.model.slices import Slice
 
 
 @dataclass(frozen=True)

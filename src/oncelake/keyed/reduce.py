@@ -11,7 +11,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from oncelake.delta.log import TableLog, statistics_of
+from oncelake.delta.commit_file import statistics_of
+from oncelake.delta.log import TableLog
 from oncelake.keyed.conform import DELETED, Columns, null_keys
 from oncelake.keyed.latest import Of, column, content, marked, one_per, same
 from oncelake.spark.columns import among

@@ -20,7 +20,8 @@ from oncelake.keyed.conform import shown
 from oncelake.keyed.latest import column, content, marked, one_per, refuse_unordered, same
 from oncelake.keyed.reduce import TIE, sent
 from oncelake.model.contracts import Stamp
-from oncelake.model.markers import Marker, Named, app_id
+from oncelake.model.markers import Marker, app_id
+from oncelake.model.slices import Named
 from oncelake.spark.columns import Look, find_column
 from oncelake.spark.sql import all_of, identifier, one_of, typed_literal
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
-from oncelake.delta.log import find_log, statistics_of
+from oncelake.delta.commit_file import statistics_of
+from oncelake.delta.log import find_log
 from oncelake.model.work import BLOCKED, FAILED, LOST, Outcome, Work, work_document
 from oncelake.running.invocation import find_trigger
 from oncelake.storage.objects import storage

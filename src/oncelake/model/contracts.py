@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from oncelake.model.intervals import Grid, Interval, Layer
-from oncelake.model.markers import Marker, Slice
+from oncelake.model.coverage import Layer
+from oncelake.model.intervals import Grid, Interval
+from oncelake.model.markers import Marker
+from oncelake.model.slices import Slice
 from oncelake.model.work import Commit, Outcome, Plan, Weight, Work
 
 if TYPE_CHECKING:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
-from oncelake.model.intervals import Interval, parse_interval
+from oncelake.model.intervals import Interval
+from oncelake.model.slices import Slice, Whole, parse_slice
 
 PREFIX = "once"
 # Before the slice in the app id of a restatement that was asked for: whoever runs next does what is left of it.
@@ -17,46 +17,6 @@ ASKED = "restate "
 _SAFE = " :+,=@()"
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)
 _RANKS_PER_INSTANT = 1000
-
-
-@dataclass(frozen=True)
-class Whole:
-    """The slice that is the whole table."""
-
-    @property
-    def text(self) -> str:
-        """The one spelling used in identities."""
-        return "whole"
-
-    def __str__(self) -> str:
-        """For people."""
-        return "whole"
-
-
-@dataclass(frozen=True)
-class Named:
-    """A slice a caller of `once.write` names; what is in it is known to the caller alone."""
-
-    name: str
-
-    @property
-    def text(self) -> str:
-        """The one spelling used in identities; the sign keeps it apart from the other kinds."""
-        return f"={self.name}"
-
-    def __str__(self) -> str:
-        """For people."""
-        return self.name
-
-
-Slice = Interval | Whole | Named
-
-
-def parse_slice(text: str) -> Slice:
-    """The slice that `text` spelled."""
-    if text == "whole":
-        return Whole()
-    return Named(text[1:]) if text.startswith("=") else parse_interval(text)
 
 
 @dataclass(frozen=True)
@@ -122,22 +82,3 @@ def newest_reload(recorded: int) -> datetime | None:
 def reload_generation(recorded: int) -> int:
     """The generation of the interval whose reload was recorded last."""
     return recorded % _RANKS_PER_INSTANT
-
-
-_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f/\\*?{}\[\]:%#]")
-
-
-def table_name_problem(name: object) -> str | None:
-    """What is wrong with a table's name, or None. Its parts become folders of the lake and must stay in it."""
-    if not isinstance(name, str) or not name:
-        return f"a table's name is text like 'silver.orders', not {name!r}"
-    if found := _FORBIDDEN.search(name):
-        return f"table name {name!r} contains {found.group()!r}, which has a meaning in paths"
-    for part in name.split("."):
-        if not part.strip():
-            return f"table name {name!r} has an empty part"
-        if part[0] in "_." or part != part.strip():
-            return (
-                f"table name {name!r}: the part {part!r} begins with a sign that hides folders, or has blanks around it"
-            )
-    return None

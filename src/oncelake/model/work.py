@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from oncelake.model.intervals import Interval, instant_text
-from oncelake.model.markers import Marker, Slice
+from oncelake.model.markers import Marker
+from oncelake.model.slices import Slice
 
 COMMITTED, ALREADY_DONE, FAILED, LOST, BLOCKED = "committed", "already_done", "failed", "lost", "blocked"
 INTERRUPTED = "interrupted"

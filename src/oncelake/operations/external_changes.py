@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.delta.log import Entry, TableLog
+from oncelake.delta.commit_file import Entry
+from oncelake.delta.log import TableLog
 from oncelake.delta.time_ranges import TimeColumn, touched
 from oncelake.model.contracts import Pattern, Ranged
 from oncelake.model.intervals import Interval, subtract
-from oncelake.model.markers import Whole, parse_slice
+from oncelake.model.slices import Whole, parse_slice
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,11 @@ from oncelake.delta.conflicts import Meaning, gist, meaning
 from oncelake.delta.log import read_log
 from oncelake.errors import Lost, NeverDone, NotAgain, WriteFailed
 from oncelake.model.contracts import Log, Pattern, Stamp
+from oncelake.model.coverage import clipped, joined
 from oncelake.model.failpoints import reach
-from oncelake.model.intervals import Interval, clipped, covers, joined
-from oncelake.model.markers import Marker, Slice, Whole, asked_id
+from oncelake.model.intervals import Interval, covers
+from oncelake.model.markers import Marker, asked_id
+from oncelake.model.slices import Slice, Whole
 from oncelake.running.attempt import TRIES, Ring, pause
 from oncelake.running.invocation import find_trigger
 from oncelake.storage.lock import Busy, table_lock

@@ -14,7 +14,8 @@ from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.log import TableLog, read_log_at
 from oncelake.delta.writes import restore
 from oncelake.errors import BadVersion
-from oncelake.model.markers import Marker, Named, Slice, Whole, asked_id, newest_reload, parse_app_id, reload_generation
+from oncelake.model.markers import Marker, asked_id, newest_reload, parse_app_id, reload_generation
+from oncelake.model.slices import Named, Slice, Whole
 
 
 @dataclass(frozen=True)

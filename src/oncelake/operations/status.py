@@ -8,11 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.delta.log import Entry, TableLog
+from oncelake.delta.log import TableLog
 from oncelake.model.contracts import Pattern
-from oncelake.model.intervals import Interval, instant_text, joined, parse_interval, subtract
-from oncelake.model.markers import Whole, parse_slice
-from oncelake.model.work import ASKED, STALE, Rows
+from oncelake.model.coverage import joined
+from oncelake.model.intervals import Interval, instant_text, parse_interval, subtract
+from oncelake.model.slices import Whole
+from oncelake.model.work import ASKED, STALE
 from oncelake.operations.external_changes import foreign_changes
 from oncelake.planning.decisions import Fate, Manner, Stale, fates
 
@@ -77,39 +78,6 @@ class Standing:
             "running": self.running,
             "warnings": list(self.warnings),
         }
-
-
-@dataclass(frozen=True)
-class Change:
-    """One commit of a table: what it was, and which work of ours it did, if it did one."""
-
-    version: int
-    at: datetime | None
-    operation: str
-    rows: Rows
-    facts: Mapping[str, Any]
-
-    @property
-    def slice(self) -> str | None:
-        """The slice it wrote, as people read it."""
-        return str(parse_slice(self.facts["slice"])) if "slice" in self.facts else None
-
-    def document(self) -> dict[str, Any]:
-        """The change as `history --json` prints it."""
-        ours = {key: self.facts.get(key) for key in ("pipeline", "generation", "run", "trigger", "pins", "code")}
-        return {
-            "version": self.version,
-            "at": instant_text(self.at) if self.at else None,
-            "operation": self.operation,
-            "slice": self.slice,
-            **ours,
-            "rows": vars(self.rows).copy(),
-        }
-
-
-def change_of(entry: Entry) -> Change:
-    """A commit of the log, as history tells it."""
-    return Change(entry.version, entry.timestamp, entry.info.get("operation", "?"), entry.rows, entry.facts)
 
 
 def standing_of(pipeline: Pipeline, pattern: Pattern, log: TableLog | None, seen: Seen, now: datetime) -> Standing:

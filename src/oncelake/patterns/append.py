@@ -12,8 +12,10 @@ from oncelake.delta.layout import Columns, checked_layout, checked_target
 from oncelake.delta.targets import ready
 from oncelake.delta.writes import Layout
 from oncelake.model.contracts import Log, Writing
-from oncelake.model.intervals import Grid, Layer
-from oncelake.model.markers import Marker, Slice, marker
+from oncelake.model.coverage import Layer
+from oncelake.model.intervals import Grid
+from oncelake.model.markers import Marker, marker
+from oncelake.model.slices import Slice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,8 +13,10 @@ from oncelake.delta.targets import ready
 from oncelake.delta.writes import Layout
 from oncelake.errors import EmptyReload
 from oncelake.model.contracts import Log, Writing
-from oncelake.model.intervals import Grid, Layer, instant_text
-from oncelake.model.markers import Marker, Slice, newest_reload, reload_generation, reload_marker
+from oncelake.model.coverage import Layer
+from oncelake.model.intervals import Grid, instant_text
+from oncelake.model.markers import Marker, newest_reload, reload_generation, reload_marker
+from oncelake.model.slices import Slice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

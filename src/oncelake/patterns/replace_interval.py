@@ -12,8 +12,10 @@ from oncelake.delta.targets import look_at, ready, replace
 from oncelake.delta.writes import Layout
 from oncelake.errors import BadDeclaration
 from oncelake.model.contracts import Log, Writing
-from oncelake.model.intervals import Grid, Interval, Layer
-from oncelake.model.markers import Marker, Slice, marker
+from oncelake.model.coverage import Layer
+from oncelake.model.intervals import Grid, Interval
+from oncelake.model.markers import Marker, marker
+from oncelake.model.slices import Slice
 from oncelake.model.source_location import declared_at
 from oncelake.spark.columns import find_time
 from oncelake.spark.sql import all_of, inside, share

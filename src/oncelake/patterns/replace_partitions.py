@@ -13,8 +13,10 @@ from oncelake.delta.targets import look_at, ready, replace
 from oncelake.delta.writes import Layout, partitions_of
 from oncelake.errors import BadDeclaration, NotPartitioned, WrongTimeType
 from oncelake.model.contracts import Log, Writing
-from oncelake.model.intervals import Grid, Interval, Layer
-from oncelake.model.markers import Marker, Slice, marker
+from oncelake.model.coverage import Layer
+from oncelake.model.intervals import Grid, Interval
+from oncelake.model.markers import Marker, marker
+from oncelake.model.slices import Slice
 from oncelake.model.source_location import declared_at
 from oncelake.spark.columns import find_column
 from oncelake.spark.sql import all_of, inside, one_of, share

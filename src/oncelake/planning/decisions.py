@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from oncelake.declare.pipelines import Pipeline
 from oncelake.model.contracts import Log, Pattern
-from oncelake.model.intervals import Interval, Layer, clipped, instant_text, joined, overlaid, subtract, topmost
+from oncelake.model.coverage import Layer, clipped, joined, overlaid, topmost
+from oncelake.model.intervals import Interval, instant_text, subtract
 from oncelake.model.work import ASKED, DONE, MISSING, STALE
 
 _ABOVE_ALL = 2**62

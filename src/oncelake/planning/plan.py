@@ -8,11 +8,13 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.declare.settings import guess
 from oncelake.errors import BadRange, UnknownPipeline
+from oncelake.errors.base import guess
 from oncelake.model.contracts import Log, Pattern, Ranged
-from oncelake.model.intervals import Grid, Interval, joined, merge, overlaid, parse_interval, subtract
-from oncelake.model.markers import Marker, Slice, Whole, asked_id
+from oncelake.model.coverage import joined, overlaid
+from oncelake.model.intervals import Grid, Interval, merge, parse_interval, subtract
+from oncelake.model.markers import Marker, asked_id
+from oncelake.model.slices import Slice, Whole
 from oncelake.model.work import ASKED, DONE, FAILED_BEFORE, STALE, Plan, Planned, Request, Scope, Weight, Work
 from oncelake.planning.decisions import Fate, Manner, Stale, fates
 from oncelake.planning.scope import scope_of

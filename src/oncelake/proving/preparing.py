@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from oncelake.errors import Misuse
 from oncelake.model.contracts import Reading
 from oncelake.model.intervals import Interval, instant_text
-from oncelake.model.markers import Slice
+from oncelake.model.slices import Slice
 from oncelake.proving.images import Folders
 from oncelake.proving.testbed import Subjected
 from oncelake.proving.views import View, make_views

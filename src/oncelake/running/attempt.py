@@ -19,7 +19,7 @@ from oncelake.errors import Blocked, Lost, OncelakeError, WriteFailed
 from oncelake.model.contracts import Ledger, Log, Pattern, Reading, Stamp, Watcher, Writing
 from oncelake.model.failpoints import reach
 from oncelake.model.intervals import Grid
-from oncelake.model.markers import Slice
+from oncelake.model.slices import Slice
 from oncelake.model.work import ALREADY_DONE, BLOCKED, COMMITTED, FAILED, LOST, Outcome, Rows, Work
 from oncelake.running.commit_state import Settled, settle
 from oncelake.running.invocation import find_trigger

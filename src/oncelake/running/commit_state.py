@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from oncelake.delta.log import TableLog, find_log
 from oncelake.errors import OncelakeError, OutcomeUnknown
-from oncelake.model.intervals import Layer, clipped, joined, subtract
+from oncelake.model.coverage import Layer, clipped, joined
+from oncelake.model.intervals import subtract
 from oncelake.model.work import Commit, Work
 
 

@@ -15,7 +15,7 @@ from oncelake.errors import Blocked, Lost, WorkFailed
 from oncelake.model.contracts import Ranged
 from oncelake.model.failpoints import reach
 from oncelake.model.intervals import Interval, subtract
-from oncelake.model.markers import Slice, Whole
+from oncelake.model.slices import Slice, Whole
 from oncelake.model.work import ALREADY_DONE, COMMITTED, Outcome, Plan, Planned, Report, Work
 from oncelake.planning.plan import narrowed
 from oncelake.running.attempt import Ring, Split, attempt, claim, failure_of, outcome_of, skipped

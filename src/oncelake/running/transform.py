@@ -13,7 +13,7 @@ from oncelake.errors import FunctionFailed, NoFrame, OncelakeError
 from oncelake.model.contracts import Pattern, Ranged, Read, Reading, Writing
 from oncelake.model.failpoints import reach
 from oncelake.model.intervals import Interval
-from oncelake.model.markers import Slice
+from oncelake.model.slices import Slice
 from oncelake.model.source_location import shown
 from oncelake.running.rowwise import at_once
 from oncelake.spark.columns import guarded, same_cell

@@ -13,7 +13,7 @@ from oncelake.delta.compaction import keep_up
 from oncelake.errors import BadDeclaration, Lost, OncelakeError, WriteFailed
 from oncelake.model.contracts import Pattern
 from oncelake.model.intervals import Grid, Interval
-from oncelake.model.markers import Named, Slice
+from oncelake.model.slices import Named, Slice
 from oncelake.model.source_location import declared_at
 from oncelake.model.work import COMMITTED, Outcome, Work
 from oncelake.running.attempt import TRIES, Again, Conflict, make_facts, make_writing, pause, skipped, write_work

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from oncelake.errors import BadDeclaration, SourceChanged, SourceMissing
 from oncelake.model.contracts import Pins, Read, Reading
 from oncelake.model.intervals import Grid, Interval
-from oncelake.model.markers import Slice
+from oncelake.model.slices import Slice
 from oncelake.model.source_location import declared_at
 from oncelake.model.work import Weight
 from oncelake.storage.listing import Found, digest, escaped, find_files

@@ -15,7 +15,7 @@ from oncelake.delta.writes import table_at
 from oncelake.errors import BadDeclaration
 from oncelake.model.contracts import Pins, Read, Reading
 from oncelake.model.intervals import Grid, Interval
-from oncelake.model.markers import table_name_problem
+from oncelake.model.names import table_name_problem
 from oncelake.model.source_location import declared_at
 from oncelake.model.work import Weight
 from oncelake.spark.columns import Look, find_time

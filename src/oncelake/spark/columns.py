@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oncelake.declare.settings import guess
 from oncelake.errors import ColumnMissing, WrongTimeType
+from oncelake.errors.base import guess
 from oncelake.model.intervals import Grid, Interval
 from oncelake.spark.sql import edges, identifier
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oncelake.errors import BadDeclaration
-from oncelake.model.markers import table_name_problem
+from oncelake.model.names import table_name_problem
 
 OWN = "_oncelake"
 _SINGLE_DRIVER = ("s3://", "s3a://", "s3n://")
