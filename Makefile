@@ -27,7 +27,7 @@ check: setup  ## lint, types, layers
 test: check  ## everything that must hold (real Spark, real kills)
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-prove: setup  ## every pattern killed at every file call, with real kills and faults; every tooth (hours)
+prove: setup  ## every pattern killed at every file call, with real kills and faults; every mutant (hours)
 	$(BIN)/python tests/proving/full.py
 	$(BIN)/pytest -m long
 

@@ -29,7 +29,7 @@ def declare(name, function, **options):
 
 declare("orders", paid)
 declare("newest", newest)
-declare("newest_apart", newest, together=False)
+declare("newest_apart", newest, combine_intervals=False)
 """
 
 
@@ -138,12 +138,12 @@ def _year(stage):
 def _apart(stage):
     """What cannot be computed at once, written together and apart."""
     jobs = {
-        "together": partial(stage.ours, "newest", START, ALONE),
+        "combine_intervals": partial(stage.ours, "newest", START, ALONE),
         "apart": partial(stage.ours, "newest_apart", START, ALONE),
     }
     found = best_of(2, partial(stage.project, "year"), **jobs)
-    what = f"{ALONE} days of a function that looks at all rows of a day: ours / ours with together=False"
-    yield figure(what, round(found["together"] / found["apart"], 3), "×", "—", **found)
+    what = f"{ALONE} days of a function that looks at all rows of a day: ours / ours with combine_intervals=False"
+    yield figure(what, round(found["combine_intervals"] / found["apart"], 3), "×", "—", **found)
 
 
 def _compared(stage, what, goal, fresh, table, jobs):

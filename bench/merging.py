@@ -65,7 +65,7 @@ class Stage:
         shutil.copytree(self.path(name), lake / "t")
         return lake
 
-    def timed(self, rounds=3, **jobs):
+    def time_column(self, rounds=3, **jobs):
         """The best time of each job, taking turns after a round that is not counted, each into a copy of its table."""
         times = {name: [] for name in jobs}
         for number in range(rounds + 1):
@@ -113,7 +113,7 @@ def _random(stage):
     batch = stage.batch(f"pmod(hash(id), {SHARE}) = 0")
     pattern = once.merge("t", keys="id", latest_by="at", deletion_vectors=True, compact=False)
     mine = ("vectors", ours(batch, pattern))
-    found = stage.timed(plain=("flat", plain(batch)), tuned=("vectors", tuned(batch)), ours=mine)
+    found = stage.time_column(plain=("flat", plain(batch)), tuned=("vectors", tuned(batch)), ours=mine)
     what = f"merge of 1 % random keys, {ROWS:,} rows"
     return [
         figure(f"{what}: ours / plain MERGE", round(found["ours"] / found["plain"], 3), "×", "≤ 0.6", **found),
@@ -131,7 +131,7 @@ def _replay(stage):
         entry = max((lake / "t" / "_delta_log").glob("*.json"))
         files["written"] = entry.read_text().count('{"add"')
 
-    found = stage.timed(plain=("flat", plain(batch)), ours=("flat", replay))
+    found = stage.time_column(plain=("flat", plain(batch)), ours=("flat", replay))
     ratio = round(found["ours"] / found["plain"], 3)
     return [
         figure(f"replay of identical rows, {ROWS:,} rows: ours / plain MERGE", ratio, "×", "≤ 0.3", **found),
@@ -143,7 +143,7 @@ def _partition(stage):
     batch = stage.batch(f"day = DATE'2024-01-15' AND pmod(hash(id), {SHARE}) < {DAYS}")
     pattern = once.merge("t", keys=["id", "day"], latest_by="at", compact=False)
     on = "t.id = s.id AND t.day = s.day"
-    found = stage.timed(plain=("parted", plain(batch, on)), ours=("parted", ours(batch, pattern)))
+    found = stage.time_column(plain=("parted", plain(batch, on)), ours=("parted", ours(batch, pattern)))
     ratio = round(found["ours"] / found["plain"], 3)
     return [
         figure(
@@ -175,7 +175,7 @@ def _repair(stage):
         rows = stage.spark.read.format("delta").load(path).dropDuplicates(["id", "day"])
         rows.write.format("delta").mode("overwrite").partitionBy("day").save(path)
 
-    found = stage.timed(rewrite=("parted", rewrite), ours=("parted", repair))
+    found = stage.time_column(rewrite=("parted", rewrite), ours=("parted", repair))
     what = f"repair of {lakes['removed']:,} duplicates in one of {DAYS} partitions: ours / rewriting by dropDuplicates"
     return [figure(what, round(found["ours"] / found["rewrite"], 3), "×", "≤ 0.25", **found)]
 

@@ -26,7 +26,7 @@ absent = once.files("landing/{{start:%Y-%m-%d-%H}}/*.json")
 PLANNED = """
 declare("from_files", absent)
 declare("from_table", small)
-declare("one_by_one", small, together=False)
+declare("one_by_one", small, combine_intervals=False)
 declare("done", small)
 """
 MANY = """

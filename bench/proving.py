@@ -10,7 +10,7 @@ from bench.clock import best_of, figure
 from bench.days import make_project
 from oncelake.proving.calls import Act
 from oncelake.proving.proof import Prover
-from oncelake.proving.worker_handle import Setting, Trial
+from oncelake.proving.worker_handle import Setting, WorkerHandle
 
 DAYS = (["2024-03-01", "2024-03-02"], ["2024-03-02", "2024-03-03"])
 STATES_ONLY = {"kills": 0, "faults": 0, "recoveries": 0, "zombies": 0, "threads": ()}
@@ -50,8 +50,8 @@ def _recording(root, folder):
     for level in ("calls", "steps"):
         lake = folder / level / "lake"
         spec = {"kind": "pipeline", "root": str(root), "profile": None, "name": "orders", "lake": str(lake)}
-        spec |= {"patience": 30, "now": "2025-01-01T00:00:00+00:00"}
-        trials[level] = (Trial(Setting(folder / level, level)).open(spec, [str(lake)]), lake)
+        spec |= {"lock_timeout": 30, "now": "2025-01-01T00:00:00+00:00"}
+        trials[level] = (WorkerHandle(Setting(folder / level, level)).open(spec, [str(lake)]), lake)
 
     def run(level):
         trial, lake = trials[level]

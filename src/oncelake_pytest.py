@@ -52,16 +52,18 @@ def assert_idempotent(
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
-    about = "folder of the oncelake project that once_project and prove work on"
-    parser.getgroup("oncelake").addoption("--once-project", metavar="DIR", default=None, help=about)
-    parser.addini("once_project", f"{about}; relative to the ini file", default=None)
+    error_for = "folder of the oncelake project that once_project and prove work on"
+    parser.getgroup("oncelake").addoption("--once-project", metavar="DIR", default=None, help=error_for)
+    parser.addini("once_project", f"{error_for}; relative to the ini file", default=None)
     parser.addini("once_spark_settings", "settings of once_spark, a line each: key=value", type="linelist", default=[])
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
-    about = "run the test's body twice and compare the tables: a list of paths, or the name of a fixture that has them"
-    config.addinivalue_line("markers", f"{MARKER}(tables=None, exclude=(), times=2): {about}")
+    error_for = (
+        "run the test's body twice and compare the tables: a list of paths, or the name of a fixture that has them"
+    )
+    config.addinivalue_line("markers", f"{MARKER}(tables=None, exclude=(), times=2): {error_for}")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -211,7 +213,7 @@ class _Tables(NamedTuple):
     exclude: tuple[str, ...]
     settings: Mapping[str, str]
 
-    def look(self) -> dict[str, _Content | None]:
+    def stats(self) -> dict[str, _Content | None]:
         """What every table holds now; None where there is none."""
         return {name: self._content(table) for name, table in self.named.items()}
 
@@ -249,7 +251,7 @@ def _repeated(job: Callable[[], object], tables: _Tables, times: int) -> str | N
     if times < 2 or not tables.named:
         raise ValueError("nothing would be compared: name at least one table, and run the job at least twice")
     job()
-    first = tables.look()
+    first = tables.stats()
     absent = [name for name, found in first.items() if found is None]
     if absent and (len(absent) == len(first) or not isinstance(tables.named, _Targets)):
         return f"after the first run there is no Delta table {', '.join(absent)}"
@@ -263,7 +265,7 @@ def _repeated(job: Callable[[], object], tables: _Tables, times: int) -> str | N
         except Exception as error:
             error.add_note(f"this was run {number} of {times} of the same job; run 1 ended well")
             raise
-        problems = [_difference(name, first[name], now, number) for name, now in tables.look().items()]
+        problems = [_difference(name, first[name], now, number) for name, now in tables.stats().items()]
         told = [problem for problem in problems if problem]
         if told:
             return "\n".join(["the job is not idempotent", *told])

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 import oncelake as once
 from lakes import commits, make_project, rows
-from oncelake.running.rowwise import at_once
+from oncelake.running.rowwise import rowwise
 
 DAY = timedelta(days=1)
 
@@ -60,18 +60,18 @@ def source(spark, tmp_path_factory):
 
 @pytest.mark.parametrize("name", BY_ROW)
 def test_rows_one_by_one_are_recognised(spark, source, name):
-    results, came_from = at_once(spark, source, "at", lambda rows: {"t": BY_ROW[name](rows)})
+    results, came_from = rowwise(spark, source, "at", lambda rows: {"t": BY_ROW[name](rows)})
     assert results["t"].where(came_from < "2024-01-02T00:00:00Z").count() == 0
 
 
 @pytest.mark.parametrize("name", MIXING)
 def test_whatever_may_mix_intervals_is_not(spark, source, name):
-    assert at_once(spark, source, "at", lambda rows: {"t": MIXING[name](rows)}) is None
+    assert rowwise(spark, source, "at", lambda rows: {"t": MIXING[name](rows)}) is None
 
 
 def test_the_job_group_of_the_caller_is_left_as_it_was(spark, source):
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", "mine")
-    at_once(spark, source, "at", lambda rows: {"t": rows})
+    rowwise(spark, source, "at", lambda rows: {"t": rows})
     assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") == "mine"
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
 
@@ -81,7 +81,7 @@ import oncelake as once
 from pyspark.sql import functions as F
 
 @once.pipeline(
-    every="{every}", start="2024-03-25", zone="{zone}", reads=once.table("raw", time="at"),
+    every="{every}", start="2024-03-25", timezone="{zone}", reads=once.table("raw", time="at"),
     writes=once.replace_interval("t", time="{time}"),
 )
 def orders(rows):
@@ -114,6 +114,6 @@ def test_rows_that_move_to_another_day_are_refused_as_they_would_be_alone(tmp_pa
     )
     report = backfilled(tmp_path, spark, every="day", zone="UTC", time="at", columns=columns)
     (failed,) = [work for work in report.works if work.outcome != "committed"]
-    assert (failed.slice, failed.code) == ("[2024-03-29, 2024-03-30)", "stray_rows")
+    assert (failed.slice, failed.code) == ("[2024-03-29, 2024-03-30)", "rows_outside_slice")
     days = {dict(row)["at"][:10] for row in rows(tmp_path, "t")}
     assert days == {str(date(2024, 3, 25) + number * DAY) for number in range(13)} - {"2024-03-29"}

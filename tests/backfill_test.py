@@ -13,7 +13,7 @@ import oncelake as once
 from lakes import DAYS, WRITES, commits, ids, land, make_project, orders_of, orders_project, rows
 from oncelake.cli.main import cli
 from oncelake.model import failpoints
-from oncelake.model.work import Weight
+from oncelake.model.work import InputSize
 from oncelake.running.execute import packed
 
 SPAN = {"start": DAYS[0], "end": "2024-03-17"}
@@ -98,8 +98,8 @@ def declare(name, **more):
         frame = frame.select("id", F.lit("same").alias("kind"), F.to_timestamp("at").alias("ordered_at"))
         return {body}.withColumn("day", F.lit(str(interval)))
 
-declare("together")
-declare("alone", together=False)
+declare("combine_intervals")
+declare("alone", combine_intervals=False)
 """
     make_project(tmp_path, source)
     for day in DAYS:
@@ -107,9 +107,9 @@ declare("alone", together=False)
     project = once.open(tmp_path, spark=spark)
     report = project.run(**SPAN)
     assert [work.outcome for work in report.works] == ["committed"] * 4
-    assert (commits(tmp_path, "together"), commits(tmp_path, "alone")) == (1, 3)
-    assert rows(tmp_path, "together") == rows(tmp_path, "alone")
-    assert len(rows(tmp_path, "together")) == 3
+    assert (commits(tmp_path, "combine_intervals"), commits(tmp_path, "alone")) == (1, 3)
+    assert rows(tmp_path, "combine_intervals") == rows(tmp_path, "alone")
+    assert len(rows(tmp_path, "combine_intervals")) == 3
 
 
 def test_a_bad_day_ends_up_alone_and_the_others_are_committed(tmp_path, spark):
@@ -123,7 +123,7 @@ def test_a_bad_day_ends_up_alone_and_the_others_are_committed(tmp_path, spark):
     project = once.open(tmp_path, spark=spark)
     report = project.run("orders", start="2024-03-01", end="2024-03-09")
     failed = [work for work in report.works if work.outcome == "failed"]
-    assert [(work.slice, work.code) for work in failed] == [("[2024-03-06, 2024-03-07)", "stray_rows")]
+    assert [(work.slice, work.code) for work in failed] == [("[2024-03-06, 2024-03-07)", "rows_outside_slice")]
     assert ids(tmp_path) == [0, 1, 2, 3, 4, 6, 7]
     assert [str(gap) for gap in project.status()[0].gaps][:1] == ["[2024-03-06, 2024-03-07)"]
     land(tmp_path, "2024-03-06", [{"id": 5, "amount": 1.0, "at": "2024-03-06T06:00:00Z"}])
@@ -136,7 +136,7 @@ def test_a_range_that_somebody_did_part_of_meanwhile_leaves_that_part_alone(tmp_
     project = opened(tmp_path, spark)
     plan = project.plan("orders", **SPAN)
     assert project.run("orders", date=DAYS[1]).outcome == "done"
-    report = project.carry_out(plan)
+    report = project.apply(plan)
     assert report.outcome == "done"
     assert min(outcomes(report)) == ("[2024-03-14, 2024-03-15)", "committed")
     assert ("[2024-03-15, 2024-03-16)", "already_done") in outcomes(report)
@@ -167,7 +167,7 @@ class Stopped(BaseException):
 
 
 @pytest.mark.parametrize(
-    ("point", "resumed_by"), [("asked", "run"), ("claimed", "restate"), ("writing", "run"), ("written", "restate")]
+    ("point", "resumed_by"), [("requested", "run"), ("claimed", "restate"), ("writing", "run"), ("written", "restate")]
 )
 def test_a_restatement_that_was_stopped_is_resumed(tmp_path, spark, point, resumed_by):
     project = opened(tmp_path, spark)
@@ -238,12 +238,12 @@ def test_what_was_never_done_is_not_restated(tmp_path, spark):
     project = opened(tmp_path, spark)
     with pytest.raises(once.OncelakeError) as caught:
         project.restate("orders", **SPAN)
-    assert (caught.value.code, caught.value.exit_code) == ("never_done", 2)
+    assert (caught.value.code, caught.value.exit_code) == ("nothing_to_restate", 2)
     appended = opened(tmp_path / "other", spark, "append")
     appended.run("orders", date=DAYS[0])
     with pytest.raises(once.OncelakeError) as caught:
         appended.restate("orders", date=DAYS[0])
-    assert caught.value.code == "not_again"
+    assert caught.value.code == "cannot_restate"
 
 
 # What changed since
@@ -403,7 +403,9 @@ def test_late_rows_are_taken_up_by_themselves_within_the_lookback(tmp_path, spar
     monkeypatch.setattr("oncelake.delta.log.NEWEST", 1)
     root = orders_project(tmp_path, WRITES["replace_interval"])
     source = (root / "pipelines.py").read_text()
-    (root / "pipelines.py").write_text(source.replace("writes=", 'together=False, late="restate", lookback=2, writes='))
+    (root / "pipelines.py").write_text(
+        source.replace("writes=", 'combine_intervals=False, late="restate", lookback=2, writes=')
+    )
     project = once.open(root, spark=spark)
     project.run("orders", **SPAN)
     for day in (DAYS[0], DAYS[1]):
@@ -420,7 +422,7 @@ def test_late_rows_are_taken_up_by_themselves_within_the_lookback(tmp_path, spar
 def test_slices_at_once_give_what_one_after_another_would(tmp_path, spark, writes):
     root = orders_project(tmp_path, WRITES[writes])
     source = (root / "pipelines.py").read_text()
-    (root / "pipelines.py").write_text(source.replace("writes=", "together=False, writes="))
+    (root / "pipelines.py").write_text(source.replace("writes=", "combine_intervals=False, writes="))
     (root / "landing" / DAYS[1] / "orders.json").write_text("no json")
     project = once.open(root, spark=spark)
     report = project.run("orders", jobs=3, **SPAN)
@@ -442,7 +444,7 @@ def test_slices_at_once_give_what_one_after_another_would(tmp_path, spark, write
     ],
 )
 def test_slices_that_fill_the_cores_are_not_written_at_once(sizes, batches):
-    slices = [[SimpleNamespace(weight=Weight(bytes=size))] for size in sizes]
+    slices = [[SimpleNamespace(weight=InputSize(bytes=size))] for size in sizes]
     assert [len(batch) for batch in packed(slices, jobs=3, room=10)] == batches
 
 

@@ -126,9 +126,9 @@ def test_a_line_that_does_not_parse_is_not_loaded_as_nulls(tmp_path, spark):
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        ("return None", "no_frame"),
-        ("return [1]", "no_frame"),
-        ('return {"other": source}', "no_frame"),
+        ("return None", "wrong_return_type"),
+        ("return [1]", "wrong_return_type"),
+        ('return {"other": source}', "wrong_return_type"),
         ("return source.nothing", "function_failed"),
         ("return 1 / 0", "function_failed"),
         ('return source.where("no_such_column > 1")', "function_failed"),
@@ -189,7 +189,7 @@ def test_nothing_secret_is_in_the_commit(tmp_path, spark):
     assert set(json.loads(facts["commitInfo"]["userMetadata"])["oncelake"]) == {
         "pipeline",
         "pattern",
-        "trigger",
+        "invocation",
         "target",
         "slice",
         "generation",

@@ -69,8 +69,8 @@ def test_every_error_says_whether_trying_again_helps(error):
 
 
 def test_every_misuse_exits_with_2():
-    assert {one.exit_code for one in CLASSES if issubclass(one, errors.Misuse)} == {2}
+    assert {one.exit_code for one in CLASSES if issubclass(one, errors.UsageError)} == {2}
 
 
 def test_a_lost_work_exits_with_4_and_may_be_tried_again():
-    assert (errors.Lost.exit_code, errors.Lost.retry) == (4, Retry.HELPS)
+    assert (errors.TableBusy.exit_code, errors.TableBusy.retry) == (4, Retry.HELPS)

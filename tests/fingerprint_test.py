@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from oncelake.delta.fingerprint import MOST_PARTS, Part, differences, fingerprint, fingerprint_table
-from oncelake.errors import Misuse
+from oncelake.errors import UsageError
 from oncelake.spark.row_encoding import row_hashes, row_text
 from oncelake.spark.session import private
 from pools import NULLS_ONLY, pools
@@ -395,7 +395,7 @@ def test_a_frame_without_columns_is_its_number_of_rows(spark):
     ],
 )
 def test_names_that_are_not_there_are_refused(spark, arguments, said):
-    with pytest.raises(Misuse) as refused:
+    with pytest.raises(UsageError) as refused:
         fingerprint(orders(spark), **arguments)
     assert said in refused.value.message
 
@@ -411,16 +411,16 @@ def test_names_that_are_not_there_are_refused(spark, arguments, said):
 @pytest.mark.parametrize("quick", [False, True])
 def test_types_of_which_none_can_be_taken_are_refused_by_name(spark, sql, where, quick):
     frame = spark.sql(f"SELECT 1 AS id, {sql} AS x")
-    with pytest.raises(Misuse) as refused:
+    with pytest.raises(UsageError) as refused:
         fingerprint(frame, quick=quick)
     assert where in refused.value.message
     assert fingerprint(frame, exclude=["x"], quick=quick).rows == 1
 
 
 def test_groups_need_a_plain_column_and_columns_a_name_of_their_own(spark):
-    with pytest.raises(Misuse, match="cannot name a group"):
+    with pytest.raises(UsageError, match="cannot name a group"):
         fingerprint(spark.sql("SELECT array(1) AS a"), by=["a"])
-    with pytest.raises(Misuse, match="two columns are named 'a'"):
+    with pytest.raises(UsageError, match="two columns are named 'a'"):
         fingerprint(spark.sql("SELECT 1 AS a, 2 AS a"))
 
 
@@ -428,9 +428,9 @@ def test_a_strict_and_a_quick_one_are_never_compared(spark):
     strict, quick = fingerprint(spark.range(3)), fingerprint(spark.range(3), quick=True)
     assert strict.text.startswith("once1:3:")
     assert quick.text.startswith("once1q:3:")
-    with pytest.raises(Misuse, match="cannot be compared"):
+    with pytest.raises(UsageError, match="cannot be compared"):
         assert strict != quick
-    with pytest.raises(Misuse, match="cannot be compared"):
+    with pytest.raises(UsageError, match="cannot be compared"):
         strict.differing(quick)
     assert strict != "once1"
 

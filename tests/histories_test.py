@@ -14,8 +14,8 @@ from oncelake.model import failpoints
 
 STRANDS, STEPS, EXAMPLES = 50, 8, 1
 SCHEMA = "strand int, k int, at int, v string, gone boolean"
-POINTS = ("claimed", "writing", "prepared", "written", "settled")
-KEYED = {"keys": ["strand", "k"], "latest_by": "at", "delete_when": "gone", "leave_out": "gone"}
+FAILPOINTS = ("claimed", "writing", "prepared", "written", "settled")
+KEYED = {"keys": ["strand", "k"], "latest_by": "at", "delete_when": "gone", "exclude": "gone"}
 
 
 class Stopped(BaseException):
@@ -36,7 +36,7 @@ def histories(untimed):
         st.sampled_from(["new", "new", "new", "again", "renamed", "restated"]),
         st.integers(0, STEPS),
         rows(untimed),
-        st.none() | st.sampled_from(POINTS),
+        st.none() | st.sampled_from(FAILPOINTS),
     )
     return st.lists(step, min_size=STEPS, max_size=STEPS)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelake.model.coverage import Layer, clipped, overlaid, topmost
+from oncelake.model.coverage import Coverage, align, clip, resolve_overlaps
 from oncelake.model.intervals import (
     EVERY,
     Grid,
@@ -301,7 +301,7 @@ def test_a_grid_that_does_not_exist_is_refused(every):
     "zone", ["", "Berlin", "Europe", "Europe/Berlín", "../../etc/passwd", "/etc/localtime", "a\0b"]
 )
 def test_a_zone_that_does_not_exist_is_refused(zone):
-    with pytest.raises(ValueError, match="zone="):
+    with pytest.raises(ValueError, match="timezone="):
         Grid("day", zone)
 
 
@@ -315,14 +315,16 @@ def test_instants_are_spelled_in_one_way():
 HOURS = [datetime(2024, 1, 1, hour, tzinfo=UTC) for hour in range(12)]
 
 
-def layer(start, end, height, name=""):
-    return Layer(instant_text(HOURS[start]), instant_text(HOURS[end]), height, name or f"{start}-{end}@{height}")
+def covered(start, end, generation, name=""):
+    return Coverage(
+        instant_text(HOURS[start]), instant_text(HOURS[end]), generation, name or f"{start}-{end}@{generation}"
+    )
 
 
-layers = st.lists(
+coverage = st.lists(
     st.tuples(st.integers(0, 11), st.integers(0, 11), st.integers(1, 3))
     .filter(lambda found: found[0] < found[1])
-    .map(lambda found: layer(*found)),
+    .map(lambda found: covered(*found)),
     max_size=6,
 )
 
@@ -333,19 +335,19 @@ def at(hour, found):
     return [each for each in found if each.start <= instant < each.end]
 
 
-@given(layers)
+@given(coverage)
 def test_the_topmost_layers_are_disjoint_and_the_highest_everywhere(given_layers):
-    found = topmost(given_layers)
+    found = resolve_overlaps(given_layers)
     assert all(one.end <= other.start for one, other in pairwise(found))
     for hour in range(11):
-        heights = [each.height for each in at(hour, given_layers)]
-        assert [each.height for each in at(hour, found)] == ([max(heights)] if heights else [])
+        generations = [each.generation for each in at(hour, given_layers)]
+        assert [each.generation for each in at(hour, found)] == ([max(generations)] if generations else [])
 
 
-@given(layers, layers)
+@given(coverage, coverage)
 def test_overlaid_rows_are_cut_wherever_one_changes(one, other):
-    rows = [topmost(one), topmost(other)]
-    pieces = list(overlaid(*rows))
+    rows = [resolve_overlaps(one), resolve_overlaps(other)]
+    pieces = list(align(*rows))
     assert all(before[1] <= after[0] for before, after in pairwise(pieces))
     for hour in range(11):
         instant = instant_text(HOURS[hour])
@@ -354,11 +356,11 @@ def test_overlaid_rows_are_cut_wherever_one_changes(one, other):
         assert over == ([expected] if any(expected) else [])
 
 
-@given(layers, st.integers(0, 10), st.integers(1, 11))
+@given(coverage, st.integers(0, 10), st.integers(1, 11))
 def test_clipped_layers_lie_in_the_span_and_lose_nothing_of_it(given_layers, start, length):
     span = Interval(HOURS[start], HOURS[min(11, start + length)])
-    there = topmost(given_layers)
-    found = clipped(there, span)
+    there = resolve_overlaps(given_layers)
+    found = clip(there, span)
     assert all(span.start <= each.interval.start < each.interval.end <= span.end for each in found)
     for hour in range(start, min(11, start + length)):
         assert len(at(hour, found)) == len(at(hour, there))

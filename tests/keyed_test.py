@@ -12,11 +12,11 @@ import pytest
 import oncelake as once
 from lakes import make_project
 from oncelake.delta.log import read_log
-from oncelake.errors import BadDeclaration, NotAgain, NullKeys, RepeatedKeys, WrongColumns
+from oncelake.errors import BadDeclaration, CannotRestate, NullKeys, RepeatedKeys, WrongColumns
 from oncelake.model import failpoints
 
 SCHEMA = "id int, v string, at int, op string"
-MERGE = once.merge("t", keys="id", latest_by="at", delete_when="op = 'd'", leave_out="op")
+MERGE = once.merge("t", keys="id", latest_by="at", delete_when="op = 'd'", exclude="op")
 
 
 class Lake:
@@ -97,7 +97,7 @@ def test_what_was_remembered_for_a_commit_that_never_came_does_not_count(lake):
 
 
 def test_deletes_are_forgotten_after_the_declared_time(lake):
-    short = once.merge("t", keys="id", latest_by="at", delete_when="op = 'd'", leave_out="op", tombstones="1 hour")
+    short = once.merge("t", keys="id", latest_by="at", delete_when="op = 'd'", exclude="op", tombstones="1 hour")
     lake.write([(1, "x", 9, "d"), (2, "x", 9, "d")], short)
     memory = lake.folder / "_oncelake" / "remembered" / "t"
     age = "UPDATE delta.`{}` SET __once_at = __once_at - INTERVAL 2 HOURS WHERE id = 1"
@@ -162,7 +162,7 @@ def test_null_keys_are_refused_with_examples_or_set_aside(lake):
         lake.write([(None, "nobody", 1, "u"), (1, "x", 1, "u")])
     assert "v=nobody" in refused.value.facts["examples"]
     assert lake.rows() == []
-    aside = once.merge("t", keys="id", latest_by="at", null_keys="quarantine", leave_out="op")
+    aside = once.merge("t", keys="id", latest_by="at", null_keys="quarantine", exclude="op")
     outcome = lake.write([(None, "nobody", 1, "u"), (None, "no", 2, "u"), (1, "x", 1, "u")], aside, work="a/1")
     assert (outcome.rows.written, outcome.rows.quarantined) == (1, 2)
     assert lake.rows() == [(1, "x", 1)]
@@ -201,7 +201,7 @@ def test_a_table_that_has_duplicates_keeps_them_in_step_until_it_is_repaired(lak
 def test_a_replay_under_another_name_writes_no_file_and_unchanged_rows_are_left_alone(lake, pattern):
     patterns = {
         "merge": MERGE,
-        "scd2": once.scd2("t", keys="id", latest_by="at", delete_when="op = 'd'", leave_out="op"),
+        "scd2": once.scd2("t", keys="id", latest_by="at", delete_when="op = 'd'", exclude="op"),
         "aggregate": once.aggregate("t", keys=["id", "at"]),
     }
     batch = [(1, "x", 1, "u"), (2, "y", 1, "u"), (3, "z", 2, "d"), (3, "z", 1, "u")]
@@ -271,7 +271,7 @@ def test_a_merge_looks_only_at_the_partitions_of_its_keys(lake):
 
 
 def test_a_clustered_table_is_looked_at_by_key_range_and_marked_not_rewritten(lake):
-    pattern = once.merge("t", keys="id", latest_by="at", leave_out="op", cluster_by="id", deletion_vectors=True)
+    pattern = once.merge("t", keys="id", latest_by="at", exclude="op", cluster_by="id", deletion_vectors=True)
     lake.write([(key, "a", 1, "u") for key in range(100)], pattern)
     outcome = lake.write([(5, "b", 2, "u"), (7, "b", 2, "u")], pattern)
     info = lake.log().entry(outcome.version).info
@@ -291,7 +291,7 @@ def test_two_merges_at_once_are_both_applied(spark, tmp_path):
 
 
 def test_history_is_kept_and_a_late_row_finds_its_place(lake):
-    pattern = once.scd2("t", keys="id", latest_by="at", track="v", delete_when="op = 'd'", leave_out="op")
+    pattern = once.scd2("t", keys="id", latest_by="at", track="v", delete_when="op = 'd'", exclude="op")
     lake.write([(1, "a", 1, "u"), (1, "b", 5, "u"), (2, "x", 5, "u")], pattern)
     lake.write([(1, "b", 7, "u"), (2, "x", 8, "d"), (3, "gone before it came", 4, "d")], pattern)
     assert lake.rows() == [(1, "a", 1, 1, 5, False), (1, "b", 5, 5, None, True), (2, "x", 5, 5, 8, False)]
@@ -324,7 +324,7 @@ def test_adding_needs_exact_numbers_and_is_not_done_twice(lake):
     lake.write([(1, 2), (2, None)], pattern, "k int, n bigint")
     lake.write([(1, None), (2, 3)], pattern, "k int, n bigint")
     assert lake.rows() == [(1, 7), (2, 3)]
-    with pytest.raises(NotAgain):
+    with pytest.raises(CannotRestate):
         lake.write([(1, 5)], pattern, "k int, n bigint", work="a/1", generation=2)
     with pytest.raises(WrongColumns, match="depends on the order"):
         lake.write([(1, 5.0)], once.aggregate("f", keys="k", add="n"), "k int, n double")

@@ -8,7 +8,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from oncelake.storage.lease import Turns, acquire, kept, leases, turns_of
+from oncelake.storage.lease import LeaseFiles, acquire, kept, lease_files, leases
 
 ME, OTHER = {"pid": 1, "host": "one", "since": "now"}, {"pid": 2, "host": "two", "since": "now"}
 RUNNER = """
@@ -52,7 +52,7 @@ def no():
 
 
 def test_a_lease_is_taken_by_one_and_given_back(lake):
-    turns = turns_of(lake, "silver.orders")
+    turns = lease_files(lake, "silver.orders")
     number, _ = acquire(turns, ME, 0, no)
     with kept(turns, number, ME):
         assert leases(lake)["silver.orders"]["host"] == "one"
@@ -63,7 +63,7 @@ def test_a_lease_is_taken_by_one_and_given_back(lake):
 
 
 def test_waiting_ends_when_it_is_pointless(lake):
-    turns = turns_of(lake, "t")
+    turns = lease_files(lake, "t")
     acquire(turns, ME, 0, no)
     asked = []
     assert acquire(turns, OTHER, 600, lambda: bool(asked.append(1)) or len(asked) > 2)[0] is None
@@ -71,7 +71,7 @@ def test_waiting_ends_when_it_is_pointless(lake):
 
 
 def test_a_lease_of_somebody_dead_runs_out_and_one_in_use_is_renewed(lake):
-    turns = turns_of(lake, "t")
+    turns = lease_files(lake, "t")
     number, _ = acquire(turns, ME, 0, no)
     turns.keep(number, ME, 0.2)
     assert acquire(turns, OTHER, 60, no)[0] == number + 1
@@ -82,7 +82,7 @@ def test_a_lease_of_somebody_dead_runs_out_and_one_in_use_is_renewed(lake):
 
 
 def test_of_many_at_once_one_takes_a_turn(lake):
-    turns = turns_of(lake, "t")
+    turns = lease_files(lake, "t")
     start, taken = threading.Barrier(8), []
 
     def take(me):
@@ -105,8 +105,8 @@ def test_of_many_processes_one_takes_a_turn(lake):
 
 
 def test_a_turn_that_is_being_written_is_nobodys_yet(tmp_path, folder):
-    turns = turns_of(folder, "t")
-    assert isinstance(turns, Turns)
+    turns = lease_files(folder, "t")
+    assert isinstance(turns, LeaseFiles)
     files = tmp_path / turns.folder
     files.mkdir(parents=True)
     (files / "00000007.json").write_text("{")

@@ -56,8 +56,8 @@ sys.stdin.readline()
 class Runner:
     """A process that takes the lock, tells what happens to it and does the next thing when it is told to."""
 
-    def __init__(self, lake, patience=60, java="", when="never"):
-        command = [sys.executable, "-c", SCRIPT, str(lake), str(patience), str(java), when]
+    def __init__(self, lake, lock_timeout=60, java="", when="never"):
+        command = [sys.executable, "-c", SCRIPT, str(lake), str(lock_timeout), str(java), when]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
 
     def says(self):
@@ -111,12 +111,12 @@ def end():
         os.kill(pid, signal.SIGKILL)
 
 
-def hold(lake, table=TABLE, patience=0.0, given_up=lambda: False):
-    return table_lock(str(lake), table, patience, given_up)
+def hold(lake, table=TABLE, lock_timeout=0.0, given_up=lambda: False):
+    return table_lock(str(lake), table, lock_timeout, given_up)
 
 
-def taken(lake, patience=0.0):
-    with hold(lake, patience=patience):
+def taken(lake, lock_timeout=0.0):
+    with hold(lake, lock_timeout=lock_timeout):
         return True
 
 
@@ -137,7 +137,7 @@ def test_a_second_process_waits_until_the_first_is_through(start):
 def test_patience_that_ran_out_says_who_holds_the_lock(start, tmp_path):
     first = start()
     assert first.says() == ["held"]
-    with pytest.raises(Busy) as caught, hold(tmp_path, patience=0.05):
+    with pytest.raises(Busy) as caught, hold(tmp_path, lock_timeout=0.05):
         pass
     assert str(first.process.pid) in caught.value.holder.split()
     assert socket.gethostname() in caught.value.holder.split()
@@ -145,7 +145,7 @@ def test_patience_that_ran_out_says_who_holds_the_lock(start, tmp_path):
 
 def test_waiting_ends_when_it_is_pointless(start, tmp_path):
     assert start().says() == ["held"]
-    with pytest.raises(Busy), hold(tmp_path, patience=600, given_up=lambda: True):
+    with pytest.raises(Busy), hold(tmp_path, lock_timeout=600, given_up=lambda: True):
         pass
 
 
@@ -171,7 +171,7 @@ def test_the_jvm_of_a_killed_process_is_waited_for(start, java, end, tmp_path):
     end.later(jvm)
     assert first.says() == ["held"]
     first.kill()
-    with pytest.raises(Busy), hold(tmp_path, patience=0.05):
+    with pytest.raises(Busy), hold(tmp_path, lock_timeout=0.05):
         pass
     second = start()
     assert second.says() == ["waiting"]

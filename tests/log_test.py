@@ -14,9 +14,9 @@ from pyarrow import parquet
 
 from oncelake.delta.log import find_log, read_log
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
-from oncelake.model.coverage import joined
+from oncelake.model.coverage import coalesce
 from oncelake.model.intervals import Grid, Interval
-from oncelake.model.markers import Marker, app_id, asked_id, marker
+from oncelake.model.markers import Marker, app_id, marker, restate_app_id
 from oncelake.model.slices import Whole
 
 TABLE = "silver.orders"
@@ -422,17 +422,19 @@ def test_done_intervals_are_those_of_one_pipeline_and_target(written):
         f"once/orders/{TABLE}/nonsense",
     ]
     written.first(*(txn(app) for app in ours + others))
-    found = written.read().layers("orders", TABLE)
-    assert [(layer.interval, layer.height) for layer in found] == [(days[0], 1), (days[1], 1), (days[3], 1)]
-    assert joined(found) == [Interval(days[0].start, days[1].end), days[3]]
+    found = written.read().coverage("orders", TABLE)
+    assert [(covered.interval, covered.generation) for covered in found] == [(days[0], 1), (days[1], 1), (days[3], 1)]
+    assert coalesce(found) == [Interval(days[0].start, days[1].end), days[3]]
 
 
 def test_what_was_asked_for_again_is_told_apart_from_what_is_done(written):
     day = Grid("day").cell(datetime(2024, 1, 1, tzinfo=UTC))
-    written.first(txn(app_id("orders", TABLE, day), 1), txn(asked_id("orders", TABLE, day), 2))
+    written.first(txn(app_id("orders", TABLE, day), 1), txn(restate_app_id("orders", TABLE, day), 2))
     log = written.read()
-    assert [(layer.interval, layer.height) for layer in log.layers("orders", TABLE)] == [(day, 1)]
-    assert [(layer.interval, layer.height) for layer in log.layers("orders", TABLE, asked=True)] == [(day, 2)]
+    assert [(covered.interval, covered.generation) for covered in log.coverage("orders", TABLE)] == [(day, 1)]
+    assert [(covered.interval, covered.generation) for covered in log.coverage("orders", TABLE, requested=True)] == [
+        (day, 2)
+    ]
 
 
 def test_the_time_a_pipeline_last_wrote(written):

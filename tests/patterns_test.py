@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 import oncelake as once
 from lakes import DAYS, WRITES, commits, expected_ids, ids, land, make_project, orders_of, orders_project, settings_of
-from oncelake.errors import BadDeclaration, EmptyReload, NotPartitioned, StrayRows, WorkFailed, WrongColumns
+from oncelake.errors import BadDeclaration, EmptyOverwrite, NotPartitioned, RowsOutsideSlice, WorkFailed, WrongColumns
 
 
 def project_of(tmp_path, spark, writes, function="return source", reads='once.table("bronze.orders")', driven=""):
@@ -50,7 +50,7 @@ def test_a_stray_row_is_refused_with_its_value_and_nothing_is_written(tmp_path, 
     stray = {"id": 999, "amount": 1.0, "at": "2024-03-20T10:00:00Z"}
     land(tmp_path, DAYS[1], [*orders_of(DAYS[1]), stray])
     work = only(project.run("orders", date=DAYS[1]))
-    assert (work.outcome, work.code) == ("failed", StrayRows.code)
+    assert (work.outcome, work.code) == ("failed", RowsOutsideSlice.code)
     assert "2024-03-20" in work.error
     assert "nothing of [2024-03-15, 2024-03-16) was written" in work.error
     assert ids(tmp_path) == before
@@ -59,7 +59,7 @@ def test_a_stray_row_is_refused_with_its_value_and_nothing_is_written(tmp_path, 
 def test_a_row_without_a_time_is_a_stray(tmp_path, spark):
     project = once.open(orders_project(tmp_path, WRITES["replace_interval"]), spark=spark)
     land(tmp_path, DAYS[0], [{"id": 1, "amount": 1.0, "at": None}])
-    assert only(project.run("orders", date=DAYS[0])).code == StrayRows.code
+    assert only(project.run("orders", date=DAYS[0])).code == RowsOutsideSlice.code
 
 
 def test_a_reload_without_rows_is_refused_unless_allowed(tmp_path, spark):
@@ -67,7 +67,7 @@ def test_a_reload_without_rows_is_refused_unless_allowed(tmp_path, spark):
     project.run("orders", date=DAYS[0])
     land(tmp_path, DAYS[1], [])
     work = only(project.run("orders", date=DAYS[1]))
-    assert (work.outcome, work.code) == ("failed", EmptyReload.code)
+    assert (work.outcome, work.code) == ("failed", EmptyOverwrite.code)
     assert ids(tmp_path) == expected_ids("append", DAYS[:1])
 
     allowed = 'once.overwrite("silver.orders", allow_empty=True)'
@@ -118,7 +118,7 @@ def test_replace_partitions_clears_declared_partitions_that_became_empty(tmp_pat
     assert ids(tmp_path) == [1]
     bronze(tmp_path, spark, "(9, DATE'2024-03-16', 'ASIA')")
     work = only(project.run())
-    assert (work.code, "ASIA" in work.error) == (StrayRows.code, True)
+    assert (work.code, "ASIA" in work.error) == (RowsOutsideSlice.code, True)
     assert ids(tmp_path) == [1]
 
 
@@ -260,7 +260,7 @@ class TestWrite:
         pattern = once.replace_interval("silver.orders", time="day")
         done = once.write(frame, pattern, work="job", lake=lake, interval=("2024-03-15", "2024-03-16"))
         assert (done.outcome, done.rows.written) == ("committed", 1)
-        with pytest.raises(StrayRows):
+        with pytest.raises(RowsOutsideSlice):
             once.write(frame, pattern, work="job", lake=lake, interval=("2024-03-16", "2024-03-17"))
 
     def test_two_names_are_two_works_also_for_one_interval(self, tmp_path, spark):
@@ -283,4 +283,6 @@ class TestWrite:
 
 
 def test_errors_of_works_are_one_family():
-    assert all(issubclass(error, WorkFailed) for error in (StrayRows, EmptyReload, NotPartitioned, WrongColumns))
+    assert all(
+        issubclass(error, WorkFailed) for error in (RowsOutsideSlice, EmptyOverwrite, NotPartitioned, WrongColumns)
+    )

@@ -8,13 +8,13 @@ import pytest
 from oncelake.declare.graph import ordered
 from oncelake.declare.pipelines import Schedule, build
 from oncelake.errors import BadRange, UnknownPipeline
-from oncelake.model.coverage import Layer, topmost
+from oncelake.model.coverage import Coverage, resolve_overlaps
 from oncelake.model.intervals import Grid, Interval, instant_text
-from oncelake.model.markers import ASKED, app_id
+from oncelake.model.markers import RESTATE_PREFIX, app_id
 from oncelake.model.slices import Whole
 from oncelake.model.work import Commit, Request, Rows
 from oncelake.patterns import append, overwrite, replace_interval
-from oncelake.planning.plan import Known, make_plan
+from oncelake.planning.plan import LakeState, make_plan
 from oncelake.sources import table
 
 NOW = datetime(2024, 1, 5, 6, 30, tzinfo=UTC)
@@ -41,10 +41,12 @@ class MemoryLog:
     def commit(self, marked):
         return self.commits.get(marked)
 
-    def layers(self, pipeline, target, asked=False):
-        start = app_id(pipeline, target, Whole()).removesuffix("whole") + (ASKED if asked else "")
+    def coverage(self, pipeline, target, requested=False):
+        start = app_id(pipeline, target, Whole()).removesuffix("whole") + (RESTATE_PREFIX if requested else "")
         spans = {m: m.removeprefix(start).partition("..") for m in self.markers if m.startswith(start)}
-        return topmost(Layer(s[0], s[2], self.markers[m], m) for m, s in spans.items() if s[0][:1].isdigit())
+        return resolve_overlaps(
+            Coverage(s[0], s[2], self.markers[m], m) for m, s in spans.items() if s[0][:1].isdigit()
+        )
 
     def add(self, marker, pins=None):
         self.markers[marker.app_id] = marker.version
@@ -81,7 +83,7 @@ def done(pipeline, *cells, generation=1, log=None):
 
 
 def plan_of(*pipelines, logs=None, pins=None, names=(), now=NOW, **asked):
-    return make_plan(ordered(pipelines), Known(logs or {}, pins or {}), Request(now, tuple(names), **asked))
+    return make_plan(ordered(pipelines), LakeState(logs or {}, pins or {}), Request(now, tuple(names), **asked))
 
 
 def actions(plan):
@@ -234,13 +236,13 @@ def test_an_unknown_pipeline_is_refused_with_a_guess():
         plan_of(daily(), whole(), names=["order"])
     assert caught.value.code == "unknown_pipeline"
     assert (caught.value.facts["name"], caught.value.facts["known"]) == ("order", "orders, gold")
-    assert "'orders'" in caught.value.facts["guess"]
+    assert "'orders'" in caught.value.facts["did_you_mean"]
 
 
 def test_an_unknown_pipeline_like_no_other_is_refused_without_a_guess():
     with pytest.raises(UnknownPipeline) as caught:
         plan_of(daily(), names=["zzz"])
-    assert caught.value.facts["guess"] == ""
+    assert caught.value.facts["did_you_mean"] == ""
 
 
 # What is done
@@ -482,7 +484,7 @@ def test_the_newest_first_is_the_oldest_last():
 def test_without_a_lock_every_interval_has_a_commit_of_its_own():
     orders, request = daily(), Request(NOW, end=DAYS[2])
     for locked, commits in ((True, 1), (False, 2)):
-        plan = make_plan({"orders": orders}, Known({"silver": None}, {}, locked=locked), request)
+        plan = make_plan({"orders": orders}, LakeState({"silver": None}, {}, locked=locked), request)
         assert len(plan.works) == commits
 
 

@@ -12,8 +12,8 @@ from oncelake.errors import (
     CyclicPipelines,
     DuplicatePipeline,
     LoadFailed,
-    Misuse,
-    OwnedTwice,
+    OverlappingWriters,
+    UsageError,
 )
 from oncelake.model.intervals import Grid
 from oncelake.patterns import PATTERNS
@@ -242,7 +242,7 @@ def test_a_fault_in_yaml_is_said_with_its_line(make, settings, line):
         ("    start: 2024-01-01\n", "every="),
         ("    every: day\n    start: 2024-01-01T06:00:00\n", "off the grid"),
         ("    every: week\n    start: 2024-01-03\n", "off the grid"),
-        ("    every: day\n    start: 2024-01-01\n    zone: Berlin\n", "zone="),
+        ("    every: day\n    start: 2024-01-01\n    timezone: Berlin\n", "timezone="),
         ("    every: day\n    start: tomorrow\n", "tomorrow"),
     ],
 )
@@ -408,7 +408,7 @@ OTHER = INTERVAL.format(', within={"country": "DE"}')
     ],
 )
 def test_two_owners_of_the_same_rows_are_refused(make, one, other):
-    facts = refused(OwnedTwice, make(of(declared("first", "a", one), declared("second", "b", other))))
+    facts = refused(OverlappingWriters, make(of(declared("first", "a", one), declared("second", "b", other))))
     assert facts["target"].casefold() == "t"
     assert facts["first"].startswith("first (")
     assert facts["second"].startswith("second (")
@@ -422,7 +422,7 @@ def test_owners_of_different_rows_share_a_table(make, one, other):
 
 def test_a_table_inside_the_folder_of_another_is_refused(make):
     root = make(of(declared("first", "a", OVERWRITE), declared("second", "b", 'overwrite("t.x")')))
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         load(root)
 
 

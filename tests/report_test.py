@@ -29,8 +29,8 @@ def test_outcomes_and_plans_have_the_fields_of_their_documents(slice_):
     [
         ([], "done", 0),
         (["committed", "already_done"], "done", 0),
-        (["committed", "lost"], "lost", 4),
-        (["lost", "blocked", "failed", "committed"], "failed", 1),
+        (["committed", "busy"], "busy", 4),
+        (["busy", "blocked", "failed", "committed"], "failed", 1),
     ],
 )
 def test_a_run_is_as_bad_as_its_worst_work(outcomes, outcome, exit_code):

@@ -102,7 +102,7 @@ def ended(process):
     return json.loads(answer)
 
 
-def at_once(root, *commands):
+def rowwise(root, *commands):
     return [ended(process) for process in [start(root, *words) for words in commands]]
 
 
@@ -118,7 +118,7 @@ def beside(root, spark, processes, *names, **asked):
 def committed(documents, generation=1):
     """How often each day of each target was said to be committed."""
     works = [work for document in documents for work in document["works"]]
-    assert {work["outcome"] for work in works} <= {"committed", "already_done", "lost"}
+    assert {work["outcome"] for work in works} <= {"committed", "already_done", "busy"}
     done = [work for work in works if (work["outcome"], work["generation"]) == ("committed", generation)]
     return Counter((work["target"], cell) for work in done for cell in cells(work["start"], work["end"]))
 
@@ -177,9 +177,9 @@ def answered(worker):
     return json.loads(worker.stdout.readline())
 
 
-def told(workers, asks):
+def told(workers, restate_requests):
     """Tell every worker what to do, all of them before anybody is listened to."""
-    for worker, ask in zip(workers, asks, strict=True):
+    for worker, ask in zip(workers, restate_requests, strict=True):
         worker.stdin.write(json.dumps(ask) + "\n")
         worker.stdin.flush()
     answers = [answered(worker) for worker in workers]
@@ -193,14 +193,14 @@ def test_eight_processes_with_overlapping_ranges_again_and_again(tmp_path, crowd
     root = daily_project(tmp_path, ROUNDS * count)
     chance, workers, reports = random.Random(8), crowd(root, RUNNERS), []
     for number in range(ROUNDS):
-        asks = []
+        restate_requests = []
         for _ in workers:
             first, last = sorted(chance.sample(range(number * count, (number + 1) * count + 1), 2))
-            asks.append(
+            restate_requests.append(
                 ("run", chance.choice([["added"], ["orders"], []]), chance.choice([0, 1, 600]), span(first, last))
             )
-        reports += told(workers, asks)
-    (rest,) = at_once(root, ["run", *arguments(0, ROUNDS * count)])
+        reports += told(workers, restate_requests)
+    (rest,) = rowwise(root, ["run", *arguments(0, ROUNDS * count)])
     assert rest["outcome"] == "done"
     assert committed([*reports, rest]) == marked(root) == once_each(ROUNDS * count)
     assert rows(root, "silver.added") == rows(root, "silver.orders") == rows(root, "bronze.orders")
@@ -226,7 +226,7 @@ def test_two_schedulers_that_fire_each_second(tmp_path):
         scheduler.start()
     for scheduler in schedulers:
         scheduler.join()
-    reports += at_once(root, ["run", *arguments(0, SECONDS // 3 + 1)])
+    reports += rowwise(root, ["run", *arguments(0, SECONDS // 3 + 1)])
     assert reports[-1]["outcome"] == "done"
     assert committed(reports) == marked(root) == once_each(SECONDS // 3 + 1)
     assert rows(root, "silver.added") == rows(root, "silver.orders") == rows(root, "bronze.orders")

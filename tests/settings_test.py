@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.declare.settings import FILE, PATIENCE, read_settings
+from oncelake.declare.settings import FILE, LOCK_TIMEOUT, read_settings
 from oncelake.declare.yaml_lines import read_yaml
 from oncelake.errors import BadSettings
 
@@ -30,15 +30,15 @@ def refused(root, profile=None):
 def test_an_empty_file_means_the_defaults(write):
     settings = read_settings(write(""))
     assert settings.lake == str(settings.root / "lake")
-    assert (settings.pipelines, settings.spark, settings.patience) == (None, {}, PATIENCE)
+    assert (settings.pipelines, settings.spark, settings.lock_timeout) == (None, {}, LOCK_TIMEOUT)
 
 
 def test_everything_that_may_be_said(write):
-    root = write("lake: data\npipelines: jobs.py\npatience: 5\nspark: {spark.x: true, spark.y: 2, spark.z: text}\n")
+    root = write("lake: data\npipelines: jobs.py\nlock_timeout: 5\nspark: {spark.x: true, spark.y: 2, spark.z: text}\n")
     settings = read_settings(root)
     assert settings.lake == str(root / "data")
     assert settings.pipelines == "jobs.py"
-    assert settings.patience == 5.0
+    assert settings.lock_timeout == 5.0
     assert settings.spark == {"spark.x": "true", "spark.y": "2", "spark.z": "text"}
 
 
@@ -54,12 +54,12 @@ def test_a_lake_outside_the_project_is_found(write, lake, found):
 
 def test_a_profile_overrides_what_it_names_and_nothing_else(write):
     root = write(
-        "lake: here\nspark: {spark.a: 1, spark.b: 1}\npatience: 7\n"
-        "profiles:\n  prod: {lake: 's3://there', spark: {spark.b: 2}}\n  slow: {patience: 60}\n"
+        "lake: here\nspark: {spark.a: 1, spark.b: 1}\nlock_timeout: 7\n"
+        "profiles:\n  prod: {lake: 's3://there', spark: {spark.b: 2}}\n  slow: {lock_timeout: 60}\n"
     )
     prod, slow = read_settings(root, "prod"), read_settings(root, "slow")
-    assert (prod.lake, prod.spark, prod.patience) == ("s3://there", {"spark.a": "1", "spark.b": "2"}, 7.0)
-    assert (slow.lake, slow.spark, slow.patience) == (str(root / "here"), {"spark.a": "1", "spark.b": "1"}, 60.0)
+    assert (prod.lake, prod.spark, prod.lock_timeout) == ("s3://there", {"spark.a": "1", "spark.b": "2"}, 7.0)
+    assert (slow.lake, slow.spark, slow.lock_timeout) == (str(root / "here"), {"spark.a": "1", "spark.b": "1"}, 60.0)
     assert read_settings(root).lake == str(root / "here")
 
 
@@ -149,9 +149,9 @@ def test_a_key_that_is_there_twice_is_refused(write, text, line):
         ("\nprofiles: prod\n", 2),
         ("\nprofiles:\n  prod: x\n", 3),
         ("\nprofiles:\n  prod:\n    lake: 5\n", 4),
-        ("\npatience: soon\n", 2),
-        ("\npatience: -1\n", 2),
-        ("\npatience: true\n", 2),
+        ("\nlock_timeout: soon\n", 2),
+        ("\nlock_timeout: -1\n", 2),
+        ("\nlock_timeout: true\n", 2),
         ("\npatience:\n", 2),
     ],
 )
@@ -160,11 +160,11 @@ def test_a_wrong_type_is_said_with_its_line(write, text, line):
 
 
 def test_a_patience_that_is_no_number_is_refused(write):
-    assert refused(write("\npatience: .nan\n"))["where"] == f"{FILE}:2"
+    assert refused(write("\nlock_timeout: .nan\n"))["where"] == f"{FILE}:2"
 
 
 def test_a_wrong_patience_of_a_profile_is_said_with_its_own_line(write):
-    assert refused(write("lake: a\nprofiles:\n  prod:\n    patience: soon\n"), "prod")["where"] == f"{FILE}:4"
+    assert refused(write("lake: a\nprofiles:\n  prod:\n    lock_timeout: soon\n"), "prod")["where"] == f"{FILE}:4"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.running.invocation import find_trigger
+from oncelake.running.invocation import find_invocation
 
 SCHEDULERS = {
     "airflow": (
@@ -36,20 +36,20 @@ SCHEDULERS = {
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_a_scheduler_is_recognised(name):
     environment, told = SCHEDULERS[name]
-    found = find_trigger(environment)
+    found = find_invocation(environment)
     assert (found.by, str(found)) == (name, told)
     assert None not in found.document().values()
 
 
 def test_a_try_that_is_no_number_is_left_out():
-    assert find_trigger({"DAGSTER_RUN_ID": "r", "DAGSTER_RETRY_NUMBER": "first"}).attempt is None
+    assert find_invocation({"DAGSTER_RUN_ID": "r", "DAGSTER_RETRY_NUMBER": "first"}).attempt is None
 
 
 def test_cron_is_known_by_a_process_above(tmp_path):
     # The real cron would wait for a minute to begin; what counts is the name of the process.
     cron = tmp_path / "cron"
     cron.symlink_to(os.path.realpath("/bin/bash"))
-    asking = f"'{sys.executable}' -c 'from oncelake.running.invocation import find_trigger; print(find_trigger({{}}).by)'; true"
+    asking = f"'{sys.executable}' -c 'from oncelake.running.invocation import find_invocation; print(find_invocation({{}}).by)'; true"
     source = str(Path(__file__).parents[1] / "src")
     environment = {**os.environ, "PYTHONPATH": source}
     told = subprocess.run([str(cron), "-c", asking], capture_output=True, text=True, check=True, env=environment)
@@ -58,7 +58,7 @@ def test_cron_is_known_by_a_process_above(tmp_path):
 
 def test_nobody_at_a_terminal_is_nobody_known():
     done = subprocess.run(
-        [sys.executable, "-c", "from oncelake.running.invocation import find_trigger; print(find_trigger({}).by)"],
+        [sys.executable, "-c", "from oncelake.running.invocation import find_invocation; print(find_invocation({}).by)"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -9,7 +9,7 @@ PIPELINE = """
 import oncelake as once
 from pyspark.sql import functions as F
 
-@once.pipeline(every="day", start="2024-03-30", zone="Europe/Berlin",
+@once.pipeline(every="day", start="2024-03-30", timezone="Europe/Berlin",
                reads=once.files("landing/{start:%Y-%m-%d}/*.json", schema="id long, at timestamp"),
                writes=once.replace_interval("silver.orders", time=TIME))
 def orders(files):

@@ -136,10 +136,10 @@ def older_week_by_two_at_once() -> Counter[str]:
         ends = [one.wait(), other.wait()]
     for number, ended in enumerate(ends, 1):
         say(f"  process {number}: {shown(outcomes_of(ended))} ({ended.seconds:.1f} s)")
-    together = outcomes_of(ends[0]) + outcomes_of(ends[1])
-    expect(together["committed"] == DAYS.index(EIGHTH), "every day was to be committed by one of the two")
+    combine_intervals = outcomes_of(ends[0]) + outcomes_of(ends[1])
+    expect(combine_intervals["committed"] == DAYS.index(EIGHTH), "every day was to be committed by one of the two")
     say(f"  Each day was committed by one of them; the table has {rows_of(ONCE).total():,} rows.", "bold green")
-    return together
+    return combine_intervals
 
 
 def everything_twice_again() -> Counter[str]:

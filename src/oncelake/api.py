@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from oncelake.declare.loading import load_project
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.log import TableLog, find_log, read_log
-from oncelake.errors import Lost, UnknownTarget
-from oncelake.errors.base import guess
+from oncelake.errors import TableBusy, UnknownTarget
+from oncelake.errors.base import did_you_mean
 from oncelake.model.contracts import Log, Watcher
 from oncelake.model.intervals import Interval, parse_interval
-from oncelake.model.work import ASKED, FAILED_BEFORE, STALE, Plan, Report, Request
-from oncelake.operations.history import Change, change_of
-from oncelake.operations.status import Seen, Standing, standing_of
+from oncelake.model.work import FAILED_BEFORE, RESTATED, STALE, Plan, Report, Request
+from oncelake.operations.history import HistoryEntry, history_entry
+from oncelake.operations.status import StatusInputs, TargetStatus, target_status
 from oncelake.patterns import PATTERNS
-from oncelake.planning.lake_state import survey
-from oncelake.planning.plan import choose, make_plan
+from oncelake.planning.lake_state import read_lake_state
+from oncelake.planning.plan import make_plan, select_pipelines
 from oncelake.planning.scope import scope_of
 from oncelake.sources import SOURCES
 from oncelake.storage.paths import Address
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
     from oncelake.delta.fingerprint import Differences, Fingerprint
     from oncelake.keyed.repair import Repair
-    from oncelake.operations.restate import Ask
+    from oncelake.operations.restate import RestateRequest
     from oncelake.operations.restore import Restore
-    from oncelake.running.attempt import Ring
+    from oncelake.running.attempt import RunContext
 
 
-class Asked(TypedDict, total=False):
+class RunOptions(TypedDict, total=False):
     """What may be asked of a plan beside the names of pipelines."""
 
     date: str | None
@@ -78,91 +78,93 @@ class Project:
         self.address = Address(self.settings.lake, str(self.settings.root))
         self._spark = spark
 
-    def plan(self, *names: str, **asked: Unpack[Asked]) -> Plan:
+    def plan(self, *names: str, **options: Unpack[RunOptions]) -> Plan:
         """What `run` would do, and why. `end` is exclusive."""
-        request = _request(names, asked)
-        failed = self._failed() if asked.get("failed") else {}
-        known = survey(self.pipelines, choose(self.pipelines, names), self.address, request, failed)
+        request = _request(names, options)
+        failed = self._failed() if options.get("failed") else {}
+        known = read_lake_state(self.pipelines, select_pipelines(self.pipelines, names), self.address, request, failed)
         return make_plan(self.pipelines, known, request)
 
-    def run(self, *names: str, watcher: Watcher | None = None, jobs: int = 1, **asked: Unpack[Asked]) -> Report:
+    def run(self, *names: str, watcher: Watcher | None = None, jobs: int = 1, **options: Unpack[RunOptions]) -> Report:
         """Do what is due (or the date, or the range) and is not done. Works that fail are reported, not raised."""
-        return self.carry_out(self.plan(*names, **asked), watcher, jobs)
+        return self.apply(self.plan(*names, **options), watcher, jobs)
 
-    def restatement(self, name: str, *, downstream: bool = False, **asked: Unpack[Asked]) -> list[Ask]:
+    def restatement(
+        self, name: str, *, downstream: bool = False, **options: Unpack[RunOptions]
+    ) -> list[RestateRequest]:
         """What `restate` would do again, and in which generation."""
-        from oncelake.operations.restate import asks, downstream_of, refuse_never_done
+        from oncelake.operations.restate import downstream_of, refuse_never_done, restate_requests
 
-        (pipeline,) = choose(self.pipelines, [name])
-        span = scope_of(pipeline, _request((name,), asked))[0].span
-        found = asks(pipeline, span, self._logs(pipeline))
+        (pipeline,) = select_pipelines(self.pipelines, [name])
+        span = scope_of(pipeline, _request((name,), options))[0].span
+        found = restate_requests(pipeline, span, self._logs(pipeline))
         refuse_never_done(pipeline, span, found)
         for other, reached in downstream_of(name, span, self.pipelines) if downstream else ():
-            found += asks(other, reached, self._logs(other))
+            found += restate_requests(other, reached, self._logs(other))
         return found
 
     def downstream(self, name: str) -> list[str]:
         """The pipelines that read what one writes, and what reads theirs."""
         from oncelake.operations.restate import downstream_of
 
-        choose(self.pipelines, [name])
+        select_pipelines(self.pipelines, [name])
         return [pipeline.name for pipeline, _ in downstream_of(name, None, self.pipelines)]
 
     def restate(
-        self, name: str, *, downstream: bool = False, watcher: Watcher | None = None, **asked: Unpack[Asked]
+        self, name: str, *, downstream: bool = False, watcher: Watcher | None = None, **options: Unpack[RunOptions]
     ) -> Report:
         """Do again what is done, in the next generation; with `downstream` also what was made from it."""
-        from oncelake.operations.restate import ask
-        from oncelake.running.execute import carry_out
+        from oncelake.operations.restate import request_restate
+        from oncelake.running.execute import execute
 
-        found = self.restatement(name, downstream=downstream, **asked)
-        ring = self._ring(watcher or Silent())
+        found = self.restatement(name, downstream=downstream, **options)
+        context = self._ring(watcher or Silent())
         for each in found:
             if not each.pending:
-                ask(each, ring)
+                request_restate(each, context)
         names = [name, *(self.downstream(name) if downstream else ())]
-        request = replace(_request(tuple(names), {"now": asked["now"]} if "now" in asked else {}), only=ASKED)
-        known = survey(self.pipelines, choose(self.pipelines, names), self.address, request, {})
-        return carry_out(make_plan(self.pipelines, known, request), self.pipelines, ring)
+        request = replace(_request(tuple(names), {"now": options["now"]} if "now" in options else {}), only=RESTATED)
+        known = read_lake_state(self.pipelines, select_pipelines(self.pipelines, names), self.address, request, {})
+        return execute(make_plan(self.pipelines, known, request), self.pipelines, context)
 
-    def carry_out(self, plan: Plan, watcher: Watcher | None = None, jobs: int = 1) -> Report:
+    def apply(self, plan: Plan, watcher: Watcher | None = None, jobs: int = 1) -> Report:
         """Do what a plan says, so many slices at once. Works that fail are reported, not raised."""
-        from oncelake.running.execute import carry_out
+        from oncelake.running.execute import execute
 
         watcher = watcher or Silent()
         if self.address.one_driver_only and plan.to_do:
             watcher.warn(f"{self.address.lake}: Delta's log store for S3 keeps only one driver safe; run one at a time")
-        return carry_out(plan, self.pipelines, replace(self._ring(watcher), jobs=jobs))
+        return execute(plan, self.pipelines, replace(self._ring(watcher), jobs=jobs))
 
-    def _ring(self, watcher: Watcher) -> Ring:
+    def _ring(self, watcher: Watcher) -> RunContext:
         from oncelake.listeners.ledger import DeltaLedger
-        from oncelake.running.attempt import Ring
+        from oncelake.running.attempt import RunContext
 
         ledger = DeltaLedger(self.address, watcher.warn)
-        return Ring(self.address, self.session, ledger, watcher, self.settings.patience)
+        return RunContext(self.address, self.session, ledger, watcher, self.settings.lock_timeout)
 
-    def status(self, *names: str, now: datetime | None = None) -> list[Standing]:
+    def status(self, *names: str, now: datetime | None = None) -> list[TargetStatus]:
         """Where every target of the pipelines stands."""
         from oncelake.storage.lock import holders
 
         request = Request(now or datetime.now(UTC), names)
-        chosen = choose(self.pipelines, names)
-        known = survey(self.pipelines, chosen, self.address, request, {})
-        seen = Seen(holders(self.address.lake), self._failures(), known.stale)
+        chosen = select_pipelines(self.pipelines, names)
+        known = read_lake_state(self.pipelines, chosen, self.address, request, {})
+        seen = StatusInputs(holders(self.address.lake), self._failures(), known.stale)
         logs = {table: log for table, log in known.logs.items() if isinstance(log, TableLog)}
         return [
-            standing_of(pipeline, pattern, logs.get(pattern.target), seen, request.now)
+            target_status(pipeline, pattern, logs.get(pattern.target), seen, request.now)
             for pipeline in chosen
             for pattern in pipeline.writes
         ]
 
-    def history(self, target: str, limit: int | None = None) -> list[Change]:
+    def history(self, target: str, limit: int | None = None) -> list[HistoryEntry]:
         """Who wrote what to a table, newest first, as far back as its log goes."""
         known = sorted({table for p in self.pipelines.values() for table in p.writes_tables | p.reads_tables})
         if target not in known:
-            raise UnknownTarget(name=target, guess=guess(target, known), known=", ".join(known))
+            raise UnknownTarget(name=target, did_you_mean=did_you_mean(target, known), known=", ".join(known))
         log = read_log(target, self.address.table(target))
-        return [change_of(entry) for entry, _ in zip(log.history(), range(limit or len(log.commits)), strict=False)]
+        return [history_entry(entry) for entry, _ in zip(log.history(), range(limit or len(log.commits)), strict=False)]
 
     def repair(self, target: str, keys: Iterable[str], keep: Iterable[str] = (), dry_run: bool = False) -> Repair:
         """Remove rows of a key that are there more than once, in one commit; those that differ only if `keep` ranks them."""
@@ -173,28 +175,28 @@ class Project:
         read_log(target, path)  # what is not there needs no session
         session = self.session()
         try:
-            with table_lock(self.address.lake, target, self.settings.patience, lambda: False):
+            with table_lock(self.address.lake, target, self.settings.lock_timeout, lambda: False):
                 return repaired(session, read_log(target, path), keys, tuple(keep), dry_run)
         except Busy as busy:
             again = f"oncelake repair {target} --keys {','.join(keys)}"
-            raise Lost(target=target, holder=busy.holder, again=again) from busy
+            raise TableBusy(target=target, holder=busy.holder, again=again) from busy
 
     def restore(self, target: str, to: int, dry_run: bool = False) -> Restore:
         """Go back to an older version of a table, knowingly: what that undoes is to be done again."""
-        from oncelake.operations.restore import carry_out_restore, plan_restore
+        from oncelake.operations.restore import apply_restore, plan_restore
         from oncelake.storage.lock import Busy, table_lock
 
         path = self.address.table(target)
         try:
-            with table_lock(self.address.lake, target, self.settings.patience, lambda: False, f"restore to {to}"):
+            with table_lock(self.address.lake, target, self.settings.lock_timeout, lambda: False, f"restore to {to}"):
                 planned = plan_restore(read_log(target, path), to, self.pipelines)
                 if dry_run:
                     return planned
-                carry_out_restore(planned, path)
+                apply_restore(planned, path)
                 return replace(planned, version=read_log(target, path).version)
         except Busy as busy:
             again = f"oncelake restore {target} --to {to}"
-            raise Lost(target=target, holder=busy.holder, again=again) from busy
+            raise TableBusy(target=target, holder=busy.holder, again=again) from busy
 
     def ledger(self) -> list[dict[str, Any]]:
         """Every attempt there was, oldest first, as far as the ledger knows."""
@@ -204,7 +206,7 @@ class Project:
 
     def in_sandbox(self, lake: str, *names: str) -> Project:
         """The same project with a lake of its own: what the named pipelines write goes there, the rest is only read."""
-        written = {table for pipeline in choose(self.pipelines, names) for table in pipeline.writes_tables}
+        written = {table for pipeline in select_pipelines(self.pipelines, names) for table in pipeline.writes_tables}
         known = {table for p in self.pipelines.values() for table in p.writes_tables | p.reads_tables}
         sandboxed = copy(self)
         sandboxed.address = Address(lake, self.address.root, {t: self.address.table(t) for t in known - written})
@@ -299,8 +301,8 @@ def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _request(names: tuple[str, ...], asked: Asked) -> Request:
-    only = FAILED_BEFORE if asked.get("failed") else STALE if asked.get("stale") else None
-    start, end, date = (_text(asked.get(key)) for key in ("start", "end", "date"))
-    order = asked.get("newest_first", False)
-    return Request(asked.get("now") or datetime.now(UTC), names, date, start, end, only, order, asked.get("limit"))
+def _request(names: tuple[str, ...], options: RunOptions) -> Request:
+    only = FAILED_BEFORE if options.get("failed") else STALE if options.get("stale") else None
+    start, end, date = (_text(options.get(key)) for key in ("start", "end", "date"))
+    order = options.get("newest_first", False)
+    return Request(options.get("now") or datetime.now(UTC), names, date, start, end, only, order, options.get("limit"))

@@ -25,14 +25,17 @@ def test_twice_is_once(tmp_path, spark, writes):
     first = project.run("orders", **SPAN)
     second = project.run("orders", **SPAN)
     # Where the pattern sets its slice, neighbouring days are one.
-    together = "replace_" in writes
-    assert (first.outcome, [w.outcome for w in first.works]) == ("done", ["committed"] * (1 if together else 3))
+    combine_intervals = "replace_" in writes
+    assert (first.outcome, [w.outcome for w in first.works]) == (
+        "done",
+        ["committed"] * (1 if combine_intervals else 3),
+    )
     assert {w.outcome for w in second.works} == {"already_done"}
     # What an earlier reload wrote is not told any more once a later one is in place.
     assert [(w.rows.written, w.version) for w in second.works][-1:] == [
         (w.rows.written, w.version) for w in first.works
     ][-1:]
-    assert first.works[0].rows.written == (9 if together else 3)
+    assert first.works[0].rows.written == (9 if combine_intervals else 3)
     assert ids(tmp_path) == expected_ids(writes)
     assert commits(tmp_path) == len(first.works)
 
@@ -49,11 +52,11 @@ class Stopped(BaseException):
     """The process ends here: nothing in the ring may catch it."""
 
 
-@pytest.mark.parametrize("point", failpoints.POINTS)
+@pytest.mark.parametrize("point", failpoints.FAILPOINTS)
 def test_stopped_at_any_point_is_once(tmp_path, spark, writes, point):
     if point == "prepared" and "delete_when" not in writes:
         pytest.skip("it remembers nothing")
-    if "keys" in writes and failpoints.POINTS.index(point) < failpoints.POINTS.index("created"):
+    if "keys" in writes and failpoints.FAILPOINTS.index(point) < failpoints.FAILPOINTS.index("created"):
         pytest.skip("nothing that a keyed pattern does comes before")
 
     def stop(reached):
@@ -86,7 +89,7 @@ def test_two_at_once_is_once(tmp_path, spark, writes):
 def test_two_at_once_without_the_lock_is_once(tmp_path, spark, writes, monkeypatch):
     """The marker decides, not the lock: on an object store there is none."""
     monkeypatch.setattr("oncelake.storage.lock.is_local", lambda _: False)
-    monkeypatch.setattr("oncelake.storage.lock.turns_of", lambda *_: None)
+    monkeypatch.setattr("oncelake.storage.lock.lease_files", lambda *_: None)
     root = orders_project(tmp_path, writes)
     with ThreadPoolExecutor(3) as pool:
         reports = list(pool.map(lambda _: once.open(root, spark=spark).run("orders", date=DAYS[0]), range(3)))

@@ -13,7 +13,7 @@ import pytest
 
 import oncelake as once
 from lakes import DAYS, WRITES, expected_ids, make_project, orders_project, variants
-from oncelake.errors import Misuse, NothingToProve
+from oncelake.errors import NothingToProve, UsageError
 from oncelake.proving.calls import compiler
 from oncelake.proving.proof import Prover
 
@@ -39,7 +39,7 @@ def everything(folder):
 SHARED = {
     "replace_interval": ("twice", "restate", "recovery"),
     "replace_interval, partitioned": ("order", "reader"),
-    "replace_partitions": ("layout", "late", "together"),
+    "replace_partitions": ("layout", "late", "combine_intervals"),
     "overwrite": ("lost", "order"),
     "append": ("fault", "race"),
     "merge": ("order",),
@@ -178,7 +178,7 @@ def test_a_job_whose_clean_run_fails_has_nothing_to_prove(tmp_path, prover):
 
 
 def test_a_case_that_is_not_there_is_refused(tmp_path, prover):
-    with pytest.raises(Misuse):
+    with pytest.raises(UsageError):
         prover.prove(orders_project(tmp_path, WRITES["append"]), "orders", date=DAYS[0], case="crash:nothing")
 
 

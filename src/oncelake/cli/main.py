@@ -173,17 +173,17 @@ def run(
     yes: bool,
     dry_run: bool,
     jobs: int,
-    **asked: Any,
+    **options: Any,
 ) -> int:
     """Do everything due (or the range), upstream first; what is done already is skipped."""
-    planned = project.plan(*names, **_checked(asked))
+    planned = project.plan(*names, **_checked(options))
     if dry_run:
         return shown.plan(planned)
     _log_to_people()
     if not yes:
         _confirm_many(planned)
     with shown.progress() as progress:
-        report = project.carry_out(planned, progress, jobs)
+        report = project.apply(planned, progress, jobs)
     return shown.report(report)
 
 
@@ -191,9 +191,9 @@ def run(
 @_choice_options
 @_range_options
 @_project_options
-def plan(project: once.Project, shown: output.Output, names: tuple[str, ...], **asked: Any) -> int:
+def plan(project: once.Project, shown: output.Output, names: tuple[str, ...], **options: Any) -> int:
     """Show what `run` would do, and why. Starts no Spark."""
-    return shown.plan(project.plan(*names, **_checked(asked)))
+    return shown.plan(project.plan(*names, **_checked(options)))
 
 
 @cli.command()
@@ -213,8 +213,8 @@ def restate(
     What is to be replaced is shown first. A restatement that was killed is resumed by the same command, or by `run`.
     """
     found = project.restatement(name, downstream=downstream, **_checked(span))
-    asked = {each.pipeline for each in found}
-    left = [other for other in project.downstream(name) if other not in asked]
+    options = {each.pipeline for each in found}
+    left = [other for other in project.downstream(name) if other not in options]
     shown.restatement(found, left, downstream, dry_run)
     if dry_run:
         return 0
@@ -302,12 +302,12 @@ def prove(opening: Callable[[], once.Project], shown: output.Output, names: tupl
 
     It runs in a sandbox; real tables are only read. Exit code 3 means that a case was found that breaks it.
     """
-    from oncelake.cli.prove import Asked, prove_asked
+    from oncelake.cli.prove import ProofOptions, prove_command
 
     span = _checked({key: options.pop(key) for key in ("date", "start", "end")})
     files = {key: options.pop(key) for key in ("junit", "certificate")}
-    asked = Asked(names, options.pop("script"), options.pop("tables"), options.pop("exclude"), span, options)
-    return prove_asked(opening, asked, shown, **files)
+    proof = ProofOptions(names, options.pop("script"), options.pop("tables"), options.pop("exclude"), span, options)
+    return prove_command(opening, proof, shown, **files)
 
 
 @cli.command()

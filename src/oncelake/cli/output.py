@@ -15,10 +15,10 @@ from oncelake.cli.progress import Lines, Live, count_of, number_text, scope_line
 if TYPE_CHECKING:
     from oncelake.keyed.repair import Repair
     from oncelake.model.work import Planned
-    from oncelake.operations.history import Change
-    from oncelake.operations.restate import Ask
+    from oncelake.operations.history import HistoryEntry
+    from oncelake.operations.restate import RestateRequest
     from oncelake.operations.restore import Restore
-    from oncelake.operations.status import Standing
+    from oncelake.operations.status import TargetStatus
 
 
 class Output:
@@ -91,14 +91,16 @@ class Output:
         self.document(plan.document())
         return 0
 
-    def restatement(self, asks: Sequence[Ask], left: Sequence[str], downstream: bool, dry_run: bool) -> None:
+    def restatement(
+        self, restate_requests: Sequence[RestateRequest], left: Sequence[str], downstream: bool, dry_run: bool
+    ) -> None:
         """What is to be done again, what that replaces, and what is made from it and left as it is."""
         rows = [
             (a.pipeline, a.target, str(a.slice), str(a.generation), _some(a.versions), number_text(a.rows))
-            for a in asks
+            for a in restate_requests
         ]
         self._table(("pipeline", "target", "to do again", "generation", "written in version", "rows"), rows)
-        if any(ask.pending for ask in asks):
+        if any(ask.pending for ask in restate_requests):
             self.say("note: it was asked for before, and is not done yet")
         if left and downstream:
             self.say(f"note: made from it, but nothing of that is there to do again: {', '.join(left)}")
@@ -106,7 +108,7 @@ class Output:
             self.say(f"note: made from it, and left as it is without --downstream: {', '.join(left)}")
         self.say("what is there is replaced slice by slice; readers see a slice as it was or as it will be")
         if dry_run:
-            self.document({"restate": [ask.document() for ask in asks]})
+            self.document({"restate": [ask.document() for ask in restate_requests]})
 
     def restore(self, restore: Restore, dry_run: bool, last: bool = False) -> int:
         """What a restore undoes."""
@@ -131,7 +133,7 @@ class Output:
         self.document({"edges": [{"from": a, "to": b} for a, b in edges(pipelines)], "text": text})
         return 0
 
-    def status(self, standings: Sequence[Standing]) -> int:
+    def status(self, standings: Sequence[TargetStatus]) -> int:
         """Where things stand."""
         rows = [
             (s.pipeline, s.target, f"{s.done:,}", f"{s.missing:,}", _ranges(s.gaps), _when(s.last), _version(s.version))
@@ -143,7 +145,7 @@ class Output:
         self.document({"pipelines": [standing.document() for standing in standings]})
         return 0
 
-    def _details(self, standing: Standing) -> None:
+    def _details(self, standing: TargetStatus) -> None:
         target = standing.target
         if standing.running:
             self.say(f"running: {target}: {standing.running}")
@@ -156,7 +158,7 @@ class Output:
         for warning in standing.warnings:
             self.say(f"warning: {warning}")
 
-    def history(self, target: str, changes: Sequence[Change]) -> int:
+    def history(self, target: str, changes: Sequence[HistoryEntry]) -> int:
         """Who wrote what."""
         rows = [
             (
@@ -256,7 +258,7 @@ def _version(version: int | None) -> str:
     return "-" if version is None else str(version)
 
 
-def _counts(change: Change) -> tuple[str, str, str, str]:
+def _counts(change: HistoryEntry) -> tuple[str, str, str, str]:
     generation = change.facts.get("generation")
     written, deleted = number_text(change.rows.written), number_text(change.rows.deleted)
     return "" if generation is None else str(generation), written, deleted, change.facts.get("run") or ""

@@ -23,7 +23,7 @@ Opening = Callable[[], once.Project]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProofOptions:
     """What the command line asked to be proven."""
 
     names: tuple[str, ...]
@@ -34,10 +34,12 @@ class Asked:
     effort: Mapping[str, Any]
 
 
-def prove_asked(opening: Opening, asked: Asked, shown: Output, *, junit: str | None, certificate: str | None) -> int:
+def prove_command(
+    opening: Opening, options: ProofOptions, shown: Output, *, junit: str | None, certificate: str | None
+) -> int:
     """Prove what was asked for and show the verdict."""
     with _progress(shown) as told:
-        verdict = _of_script(asked, told) if asked.script else _of_pipeline(opening, asked, told)
+        verdict = _of_script(options, told) if options.script else _of_pipeline(opening, options, told)
     if junit:
         Path(junit).write_bytes(verdict.junit())
     if certificate:
@@ -47,24 +49,26 @@ def prove_asked(opening: Opening, asked: Asked, shown: Output, *, junit: str | N
     return verdict.exit_code
 
 
-def _of_pipeline(opening: Opening, asked: Asked, told: Any) -> once.Verdict:
-    if asked.tables:
+def _of_pipeline(opening: Opening, options: ProofOptions, told: Any) -> once.Verdict:
+    if options.tables:
         raise click.UsageError("--table is for --script; a pipeline's tables are known")
     project = opening()
-    names = asked.names or tuple(project.pipelines)
+    names = options.names or tuple(project.pipelines)
     if len(names) != 1:
         raise click.UsageError(f"one pipeline at a time: {', '.join(project.pipelines)}")
     pipeline = project.pipelines.get(names[0])  # an unknown one is told by the prover
-    exclude = _excluded(asked.exclude, sorted(pipeline.writes_tables)) if pipeline else {}
-    return once.prove(project, names[0], told=told, **asked.span, **asked.effort, exclude=exclude)
+    exclude = _excluded(options.exclude, sorted(pipeline.writes_tables)) if pipeline else {}
+    return once.prove(project, names[0], told=told, **options.span, **options.effort, exclude=exclude)
 
 
-def _of_script(asked: Asked, told: Any) -> once.Verdict:
-    if any(asked.span.values()):
+def _of_script(options: ProofOptions, told: Any) -> once.Verdict:
+    if any(options.span.values()):
         raise click.UsageError("a script has no intervals; give it its arguments after --")
-    assert asked.script is not None
-    exclude = _excluded(asked.exclude, asked.tables)
-    return once.prove_script(asked.script, asked.tables, asked.names, told=told, **asked.effort, exclude=exclude)
+    assert options.script is not None
+    exclude = _excluded(options.exclude, options.tables)
+    return once.prove_script(
+        options.script, options.tables, options.names, told=told, **options.effort, exclude=exclude
+    )
 
 
 def _excluded(spelled: Sequence[str], tables: Sequence[str]) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.errors import CyclicPipelines, DuplicatePipeline, OwnedTwice
+from oncelake.errors import CyclicPipelines, DuplicatePipeline, OverlappingWriters
 from oncelake.model.contracts import Pattern, Source
 from oncelake.model.ownership import disjoint
 
@@ -45,11 +45,11 @@ def _check_ownership(pipelines: Iterable[Pipeline]) -> None:
         for inner in writers:
             if inner.startswith(f"{target}."):
                 first, second = owners[0][0], writers[inner][0][0]
-                raise OwnedTwice(target=target, first=_owner(first), second=_owner(second))
+                raise OverlappingWriters(target=target, first=_owner(first), second=_owner(second))
     for owners in writers.values():
         for (one, its), (other, others) in combinations(owners, 2):
             if (its.replaces or others.replaces) and not disjoint(its.within, others.within):
-                raise OwnedTwice(target=its.target, first=_owner(one), second=_owner(other))
+                raise OverlappingWriters(target=its.target, first=_owner(one), second=_owner(other))
 
 
 def _owner(pipeline: Pipeline) -> str:

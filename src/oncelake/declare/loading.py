@@ -21,13 +21,13 @@ from oncelake.declare.pipelines import Pipeline, Schedule, build, collecting
 from oncelake.declare.settings import FILE, Settings, read_settings
 from oncelake.declare.yaml_lines import read_yaml
 from oncelake.errors import BadSettings, LoadFailed, OncelakeError
-from oncelake.errors.base import guess
+from oncelake.errors.base import did_you_mean
 
 Vocabulary = Mapping[str, Callable[..., Any]]
 _DEFAULT = ("pipelines.py", "pipelines")
 # Loading swaps modules of the whole process.
 _one_at_a_time = threading.RLock()
-_SCHEDULE = ("every", "start", "zone", "together", "late", "lookback")
+_SCHEDULE = ("every", "start", "timezone", "combine_intervals", "late", "lookback")
 _PIPELINE_KEYS = (*_SCHEDULE, "reads", "writes", "transform")
 
 
@@ -118,7 +118,7 @@ def _load_file(path: Path, loading: _Loading) -> None:
     for key in document:
         if key != "pipelines":
             where = f"{shown}:{lines.get((key,), 1)}"
-            raise BadSettings(where=where, problem=f"unknown key {key!r}{guess(str(key), ('pipelines',))}")
+            raise BadSettings(where=where, problem=f"unknown key {key!r}{did_you_mean(str(key), ('pipelines',))}")
     sheet = _Sheet(shown, lines, loading.sources, loading.patterns)
     loading.found += _from_yaml(sheet, ("pipelines",), document.get("pipelines", {}))
 
@@ -203,12 +203,14 @@ def _yaml_pipeline(sheet: _Sheet, path: tuple[Any, ...], name: str, body: Any) -
         raise BadSettings(where=sheet.at(*path), problem=f"pipeline {name} is a mapping, not {body!r}")
     for key in body:
         if key not in _PIPELINE_KEYS:
-            problem = f"pipeline {name}: unknown key {key!r}{guess(str(key), _PIPELINE_KEYS)}"
+            problem = f"pipeline {name}: unknown key {key!r}{did_you_mean(str(key), _PIPELINE_KEYS)}"
             raise BadSettings(where=sheet.at(*path, key), problem=problem)
     for key in ("reads", "writes"):
         if key not in body:
             raise BadSettings(where=sheet.at(*path), problem=f"pipeline {name} does not say what it {key}")
-    schedule = Schedule(**{"every": None, "start": None, "zone": "UTC"} | {k: body[k] for k in _SCHEDULE if k in body})
+    schedule = Schedule(
+        **{"every": None, "start": None, "timezone": "UTC"} | {k: body[k] for k in _SCHEDULE if k in body}
+    )
     function = _transform(sheet, (*path, "transform"), body.get("transform"))
     writes = body["writes"] if isinstance(body["writes"], list) else [body["writes"]]
     patterns = [_part(sheet, (*path, "writes"), "pattern", one) for one in writes]

@@ -13,7 +13,7 @@ from typing import Any
 from oncelake.errors import BadDeclaration
 from oncelake.model.contracts import Pattern, Source
 from oncelake.model.intervals import Grid, parse_length
-from oncelake.model.source_location import shown
+from oncelake.model.source_location import display_path
 
 _declared: ContextVar[list[Pipeline] | None] = ContextVar("declared", default=None)
 
@@ -37,7 +37,7 @@ class Pipeline:
     start: datetime | None
     where: str
     takes_interval: bool = False
-    together: bool = True
+    combine_intervals: bool = True
     lookback: timedelta | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -76,9 +76,9 @@ def pipeline(  # noqa: PLR0913  every word of it is a choice of the user's
     writes: Pattern | Iterable[Pattern],
     every: str | None = None,
     start: str | date | None = None,
-    zone: str = "UTC",
+    timezone: str = "UTC",
     name: str | None = None,
-    together: bool = True,
+    combine_intervals: bool = True,
     late: str | None = None,
     lookback: str | int | None = None,
 ) -> Callable[[Callable[..., Any]], Pipeline]:
@@ -90,13 +90,13 @@ def pipeline(  # noqa: PLR0913  every word of it is a choice of the user's
     the function then returns a dict of frames by target.
 
     Neighbouring intervals are written in one commit where the pattern allows it, each computed by itself; with
-    `together=False` every interval has a commit of its own. Rows that come for an interval that is done make it stale,
+    `combine_intervals=False` every interval has a commit of its own. Rows that come for an interval that is done make it stale,
     which is shown; with `late="restate"` they are redone by `run`, those of the last `lookback` before the end of what is
     run: a length of time like "7 days", or a number of intervals; without it all.
     """
 
     def declare(function: Callable[..., Any]) -> Pipeline:
-        schedule = Schedule(every, start, zone, together, late, lookback)
+        schedule = Schedule(every, start, timezone, combine_intervals, late, lookback)
         declared = build(function, reads, writes, schedule, name=name, where=location(function))
         found = _declared.get()
         if found is not None:
@@ -112,8 +112,8 @@ class Schedule:
 
     every: str | None
     start: str | date | None
-    zone: str
-    together: bool = True
+    timezone: str
+    combine_intervals: bool = True
     late: str | None = None
     lookback: str | int | None = None
 
@@ -141,8 +141,8 @@ def build(
         _check(grid, sources, patterns)
     except (ValueError, TypeError) as error:
         raise BadDeclaration(where=where, problem=f"pipeline {name}: {error}") from error
-    together = schedule.together
-    return Pipeline(name, function, sources, patterns, grid, begins, where, takes_interval, together, lookback)
+    combine_intervals = schedule.combine_intervals
+    return Pipeline(name, function, sources, patterns, grid, begins, where, takes_interval, combine_intervals, lookback)
 
 
 def location(function: Callable[..., Any]) -> str:
@@ -150,7 +150,7 @@ def location(function: Callable[..., Any]) -> str:
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:
         return repr(function)
-    return f"{shown(code.co_filename)}:{code.co_firstlineno}"
+    return f"{display_path(code.co_filename)}:{code.co_firstlineno}"
 
 
 def _grid(schedule: Schedule) -> tuple[Grid | None, datetime | None]:
@@ -158,7 +158,7 @@ def _grid(schedule: Schedule) -> tuple[Grid | None, datetime | None]:
         if schedule.start is not None:
             raise ValueError("start= is given without every=")
         return None, None
-    grid = Grid(schedule.every, schedule.zone)
+    grid = Grid(schedule.every, schedule.timezone)
     if schedule.start is None:
         raise ValueError('every= needs start=, the first interval there is (like start="2024-01-01")')
     start = grid.parse(schedule.start)

@@ -9,12 +9,12 @@ from typing import Any
 
 from oncelake.declare.yaml_lines import read_yaml
 from oncelake.errors import BadSettings
-from oncelake.errors.base import guess
+from oncelake.errors.base import did_you_mean
 
 FILE = "oncelake.yaml"
-_KEYS = ("lake", "pipelines", "profiles", "spark", "patience")
-_PROFILE_KEYS = ("lake", "spark", "patience")
-PATIENCE = 900
+_KEYS = ("lake", "pipelines", "profiles", "spark", "lock_timeout")
+_PROFILE_KEYS = ("lake", "spark", "lock_timeout")
+LOCK_TIMEOUT = 900
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Settings:
     lake: str
     pipelines: Any = None
     spark: Mapping[str, str] = field(default_factory=dict)
-    patience: float = PATIENCE
+    lock_timeout: float = LOCK_TIMEOUT
     lines: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
 
     def at(self, *path: Any) -> str:
@@ -52,14 +52,16 @@ def read_settings(root: Path, profile: str | None = None) -> Settings:
         raise BadSettings(where=settings.at("profiles"), problem=f"there is no profile {profile!r}; there are: {known}")
     chosen = settings.mapping("profiles", profile) if profile is not None else {}
     at = ("profiles", profile) if profile is not None and "lake" in chosen else ()
-    slow = ("profiles", profile) if "patience" in chosen else ()
+    slow = ("profiles", profile) if "lock_timeout" in chosen else ()
     spark = {**settings.spark("spark"), **(settings.spark("profiles", profile, "spark") if profile else {})}
     return Settings(
         root=root,
         lake=_absolute(root, settings.lake(chosen.get("lake", document.get("lake", "lake")), *at, "lake")),
         pipelines=document.get("pipelines"),
         spark=spark,
-        patience=settings.seconds(chosen.get("patience", document.get("patience", PATIENCE)), *slow, "patience"),
+        lock_timeout=settings.seconds(
+            chosen.get("lock_timeout", document.get("lock_timeout", LOCK_TIMEOUT)), *slow, "lock_timeout"
+        ),
         lines=lines,
     )
 
@@ -87,7 +89,7 @@ class _Document:
     def check_keys(self, path: tuple[Any, ...], found: Mapping[Any, Any], known: tuple[str, ...]) -> None:
         for key in found:
             if key not in known:
-                problem = f"unknown key {key!r}{guess(str(key), known)}; known keys are: {', '.join(known)}"
+                problem = f"unknown key {key!r}{did_you_mean(str(key), known)}; known keys are: {', '.join(known)}"
                 raise BadSettings(where=self.at(*path, key), problem=problem)
 
     def lake(self, value: Any, *path: Any) -> str:

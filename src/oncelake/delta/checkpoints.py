@@ -99,7 +99,7 @@ class CheckpointFiles:
                 path = posixpath.join(_LOG, "_sidecars", sidecar["path"])
                 yield from _rows(self._columns(path, {"add": None})["add"])
 
-    def _columns(self, file: str, wanted: Wanted) -> dict[str, Columns]:
+    def _columns(self, file: str, wanted: Wanted) -> dict[str, CheckpointColumns]:
         try:
             if file.endswith(".json"):
                 return _of_json(self._place.read(file), wanted)
@@ -110,7 +110,7 @@ class CheckpointFiles:
 
 
 # The fields of an action, each with its values, one per action: a thousand markers are not worth a thousand dicts.
-Columns = dict[str, list[Any]]
+CheckpointColumns = dict[str, list[Any]]
 Wanted = Mapping[str, tuple[str, ...] | None]
 _STATE: Wanted = {
     "txn": ("appId", "version", "lastUpdated"),
@@ -123,9 +123,9 @@ _STATE: Wanted = {
 _MAPS = ("partitionValues", "configuration", "tags")
 
 
-def _of_json(content: bytes, wanted: Wanted) -> dict[str, Columns]:
+def _of_json(content: bytes, wanted: Wanted) -> dict[str, CheckpointColumns]:
     actions = [json.loads(line) for line in content.splitlines()]
-    found: dict[str, Columns] = {}
+    found: dict[str, CheckpointColumns] = {}
     for name in wanted:
         rows = [action[name] for action in actions if name in action]
         fields = {field for row in rows for field in row}
@@ -133,14 +133,14 @@ def _of_json(content: bytes, wanted: Wanted) -> dict[str, Columns]:
     return found
 
 
-def _of_parquet(source: Any, wanted: Wanted) -> dict[str, Columns]:
+def _of_parquet(source: Any, wanted: Wanted) -> dict[str, CheckpointColumns]:
     from pyarrow import parquet
 
     with parquet.ParquetFile(source) as file:
         schema = file.schema_arrow
         there = {name: fields for name, fields in wanted.items() if name in schema.names}
         table = file.read(columns=_paths(schema, there), use_threads=False)
-    found: dict[str, Columns] = {name: {} for name in wanted}
+    found: dict[str, CheckpointColumns] = {name: {} for name in wanted}
     for name in there:
         actions = table.column(name).combine_chunks()
         lists = [values.to_pylist() for values in actions.flatten()]
@@ -160,13 +160,13 @@ def _paths(schema: Any, wanted: Wanted) -> list[str]:
     return paths
 
 
-def _rows(columns: Columns) -> list[dict[str, Any]]:
+def _rows(columns: CheckpointColumns) -> list[dict[str, Any]]:
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     # Parquet keeps maps as lists of pairs, and every field of every action.
     return [{k: dict(v) if k in _MAPS else v for k, v in row.items() if v is not None} for row in rows]
 
 
-def _by_app_id(txn: Columns) -> dict[str, Recorded]:
+def _by_app_id(txn: CheckpointColumns) -> dict[str, Recorded]:
     ids = txn.get("appId", [])
     times = txn.get("lastUpdated") or [None] * len(ids)
     return dict(zip(ids, map(Recorded, txn.get("version", []), times), strict=True))

@@ -18,7 +18,7 @@ LOG = "_delta_log"
 
 
 @dataclass(frozen=True)
-class Entry:
+class CommitFile:
     """One commit file: its version and the lines in it."""
 
     table: str
@@ -98,7 +98,7 @@ class Entry:
         return action
 
 
-def read_entry(place: Storage, table: str, path: str, version: int) -> Entry:
+def read_commit_file(place: Storage, table: str, path: str, version: int) -> CommitFile:
     """One commit file."""
     name = posixpath.join(LOG, f"{version:020}.json")
     try:
@@ -109,7 +109,7 @@ def read_entry(place: Storage, table: str, path: str, version: int) -> Entry:
     # Not every line is parsed, but one that was cut off is seen.
     if not lines or not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
         raise CorruptLog(table=table, path=_commit_path(path, version), problem="it is empty or cut off")
-    return Entry(table, _commit_path(path, version), version, lines)
+    return CommitFile(table, _commit_path(path, version), version, lines)
 
 
 def _commit_path(path: str, version: int) -> str:

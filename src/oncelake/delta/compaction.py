@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oncelake.delta.commit_file import statistics_of
-from oncelake.delta.conflicts import gist
+from oncelake.delta.conflicts import one_line
 from oncelake.delta.log import TableLog, read_log
 from oncelake.spark.session import private
 from oncelake.spark.sql import one_of, typed_literal
@@ -30,7 +30,9 @@ _DELETED = 0.2
 Partition = tuple[tuple[str, str | None], ...]
 
 
-def keep_up(target: str, address: Address, session: Callable[[], SparkSession], warn: Callable[[str], None]) -> None:
+def compact_if_due(
+    target: str, address: Address, session: Callable[[], SparkSession], warn: Callable[[str], None]
+) -> None:
     """Compact a table that is due, between works and in a commit of its own. It is a chore: failing it fails nothing."""
     try:
         log = read_log(target, address.table(target))
@@ -40,7 +42,7 @@ def keep_up(target: str, address: Address, session: Callable[[], SparkSession], 
     except Busy:
         pass  # whoever writes it now will see that it is due
     except Exception as error:  # noqa: BLE001  a conflict, a full disk: the work is done all the same
-        warn(f"{target} could not be compacted: {gist(error)}")
+        warn(f"{target} could not be compacted: {one_line(error)}")
 
 
 def due(log: TableLog) -> list[Partition]:

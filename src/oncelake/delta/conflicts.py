@@ -6,7 +6,7 @@ import re
 from enum import Enum
 
 
-class Meaning(Enum):
+class ErrorKind(Enum):
     """What an exception of a write means for the work."""
 
     CONFLICT = "another writer was faster"
@@ -16,11 +16,11 @@ class Meaning(Enum):
     OTHER = "something else"
 
 
-class Appearing(Exception):
+class TableBeingCreated(Exception):
     """The table is being created by another runner and has no commit yet."""
 
 
-class Moved(Exception):
+class TableChanged(Exception):
     """The table got a new version after it was compared with and before it was written."""
 
 
@@ -41,8 +41,8 @@ _CONFLICT_CLASSES = (
     "MetadataChangedException",
     "ProtocolChangedException",
     "DeltaConcurrentModificationException",
-    Appearing.__name__,
-    Moved.__name__,
+    TableBeingCreated.__name__,
+    TableChanged.__name__,
 )
 # What goes wrong by itself on clusters and stores; matched in the text, for it comes wrapped in anything.
 _TRANSIENT = re.compile(
@@ -60,21 +60,21 @@ _SCHEMAS = (
 )
 
 
-def meaning(error: BaseException) -> Meaning:
+def classify(error: BaseException) -> ErrorKind:
     """What an exception of a write means."""
     names = {cls.__name__ for cls in type(error).__mro__}
     condition = _condition(error)
     if names & set(_CONFLICT_CLASSES) or condition.startswith(_CONFLICTS):
-        return Meaning.CONFLICT
+        return ErrorKind.CONFLICT
     if condition.startswith(_STRAYS):
-        return Meaning.STRAY
+        return ErrorKind.STRAY
     if condition.startswith(_SCHEMAS):
-        return Meaning.SCHEMA
+        return ErrorKind.SCHEMA
     transient = isinstance(error, TimeoutError | ConnectionError) or _TRANSIENT.search(str(error))
-    return Meaning.TRANSIENT if transient else Meaning.OTHER
+    return ErrorKind.TRANSIENT if transient else ErrorKind.OTHER
 
 
-def gist(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """What an exception says, in one line: without a JVM's stack, and of a Python worker's what it raised itself."""
     text = str(error).strip()
     raised = _RAISED.findall(text) if "Traceback (most recent call last)" in text else []

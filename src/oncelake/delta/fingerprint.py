@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelake.delta.log import read_log
 from oncelake.delta.writes import table_at
-from oncelake.errors import Misuse
-from oncelake.errors.base import guess
+from oncelake.errors import UsageError
+from oncelake.errors.base import did_you_mean
 from oncelake.spark.sql import identifier
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Fingerprint:
 
     def _refuse_other_mode(self, other: Fingerprint) -> None:
         if self.quick != other.quick:
-            raise Misuse(message="a strict and a quick fingerprint cannot be compared; take both in the same mode")
+            raise UsageError(message="a strict and a quick fingerprint cannot be compared; take both in the same mode")
 
 
 class _Side(NamedTuple):
@@ -274,13 +274,13 @@ def _number(text: str) -> float | str:
 def _named(columns: list[str], names: Iterable[str], what: str) -> tuple[str, ...]:
     """The named columns as the table spells them, sorted; a name it does not have is an error."""
     if isinstance(names, str):
-        raise Misuse(message=f"{what}={names!r} is one text; give a list of columns: {what}=[{names!r}]")
+        raise UsageError(message=f"{what}={names!r} is one text; give a list of columns: {what}=[{names!r}]")
     there = {column.casefold(): column for column in columns}
     found = set()
     for name in names:
         if name.casefold() not in there:
-            near = guess(name, columns)
-            raise Misuse(message=f"{what}: there is no column {name!r}{near}; there are: {', '.join(columns)}")
+            near = did_you_mean(name, columns)
+            raise UsageError(message=f"{what}: there is no column {name!r}{near}; there are: {', '.join(columns)}")
         found.add(name if name in columns else there[name.casefold()])
     return tuple(sorted(found))
 
@@ -292,7 +292,9 @@ def _content(frame: DataFrame, excluded: tuple[str, ...]) -> list[StructField]:
     fields = sorted((f for f in frame.schema.fields if f.name not in excluded), key=lambda f: f.name)
     for one, other in pairwise(fields):
         if one.name == other.name:
-            raise Misuse(message=f"two columns are named {one.name!r}; a fingerprint needs names that tell them apart")
+            raise UsageError(
+                message=f"two columns are named {one.name!r}; a fingerprint needs names that tell them apart"
+            )
     for each in fields:
         refuse_unknown(each.dataType, each.name)
     return fields
@@ -362,6 +364,6 @@ def _key(frame: DataFrame, name: str) -> Column:
 
     kind = frame.schema[name].dataType
     if isinstance(kind, T.ArrayType | T.MapType | T.StructType | T.VariantType):
-        raise Misuse(message=f"by: column {name} cannot name a group: its type is {kind.simpleString()}")
+        raise UsageError(message=f"by: column {name} cannot name a group: its type is {kind.simpleString()}")
     column = F.col(identifier(name))
     return column.cast("string") if isinstance(kind, T.StringType) else column

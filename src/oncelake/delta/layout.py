@@ -11,7 +11,7 @@ from oncelake.model.names import table_name_problem
 from oncelake.model.source_location import declared_at
 from oncelake.spark.sql import share
 
-Columns = str | Iterable[str] | None
+ColumnNames = str | Iterable[str] | None
 
 
 def checked_target(name: str) -> str:
@@ -21,7 +21,7 @@ def checked_target(name: str) -> str:
     return name
 
 
-def checked_columns(what: str, columns: Columns) -> tuple[str, ...]:
+def checked_columns(what: str, columns: ColumnNames) -> tuple[str, ...]:
     """Column names: one, or several, each once."""
     names = (columns,) if isinstance(columns, str) else tuple(columns or ())
     if not all(isinstance(name, str) and name for name in names) or len(set(names)) != len(names):
@@ -30,7 +30,7 @@ def checked_columns(what: str, columns: Columns) -> tuple[str, ...]:
 
 
 def checked_layout(
-    partition_by: Columns, cluster_by: Columns, deletion_vectors: bool = False, compact: bool = False
+    partition_by: ColumnNames, cluster_by: ColumnNames, deletion_vectors: bool = False, compact: bool = False
 ) -> Layout:
     """A layout, if it is one that Delta has."""
     partitioned, clustered = checked_columns("partition_by", partition_by), checked_columns("cluster_by", cluster_by)

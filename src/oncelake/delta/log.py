@@ -12,10 +12,10 @@ from itertools import islice
 from typing import Any
 
 from oncelake.delta.checkpoints import Checkpoint, CheckpointFiles, Recorded, newest_checkpoint
-from oncelake.delta.commit_file import LOG, Entry, _commit_path, read_entry, statistics_of
+from oncelake.delta.commit_file import LOG, CommitFile, _commit_path, read_commit_file, statistics_of
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
-from oncelake.model.coverage import Layer, topmost
-from oncelake.model.markers import ASKED, Marker, app_id
+from oncelake.model.coverage import Coverage, resolve_overlaps
+from oncelake.model.markers import RESTATE_PREFIX, Marker, app_id
 from oncelake.model.slices import Whole
 from oncelake.model.work import Commit
 from oncelake.storage.objects import Storage, storage
@@ -40,46 +40,46 @@ class TableLog:
     commits: tuple[int, ...]
     checkpoint: Checkpoint | None
     storage: Storage = field(repr=False, compare=False)
-    entries: dict[int, Entry] = field(default_factory=dict, repr=False, compare=False)
-    found: dict[str, list[Layer]] = field(default_factory=dict, repr=False, compare=False)
+    entries: dict[int, CommitFile] = field(default_factory=dict, repr=False, compare=False)
+    found: dict[str, list[Coverage]] = field(default_factory=dict, repr=False, compare=False)
 
     def done(self, marker: Marker) -> bool:
         """Whether the marker, or a later one of the same app id, is recorded."""
         recorded = self.recorded(marker.app_id)
         return recorded is not None and recorded >= marker.version
 
-    def recorded(self, marked: str) -> int | None:
+    def recorded(self, app_id: str) -> int | None:
         """The version recorded for an app id, if there is one."""
-        recorded = self.markers.get(marked)
+        recorded = self.markers.get(app_id)
         return None if recorded is None else recorded.version
 
-    def commit(self, marked: str) -> Commit | None:
+    def commit(self, app_id: str) -> Commit | None:
         """The newest commit that carries the app id, if the log still has it."""
-        recorded = self.markers.get(marked)
+        recorded = self.markers.get(app_id)
         if recorded is None:
             return None
         for version in self._candidates(recorded):
             entry = self.entry(version)
-            if entry.markers.get(marked) == recorded.version:
+            if entry.markers.get(app_id) == recorded.version:
                 return entry.commit
         return None
 
-    def layers(self, pipeline: str, target: str, asked: bool = False) -> list[Layer]:
+    def coverage(self, pipeline: str, target: str, requested: bool = False) -> list[Coverage]:
         """The time a pipeline has done here, by markers that name intervals: of those over each other the newest.
 
-        Or, if `asked`, the time it was asked to do again, up to which generation.
+        Or, if `requested`, the time that was requested to be restated, up to which generation.
         """
-        start = _start(pipeline, target) + (ASKED if asked else "")
+        start = _start(pipeline, target) + (RESTATE_PREFIX if requested else "")
         if start not in self.found:
-            self.found[start] = topmost(self._timed(start))
+            self.found[start] = resolve_overlaps(self._timed(start))
         return self.found[start]
 
-    def _timed(self, start: str) -> Iterator[Layer]:
+    def _timed(self, start: str) -> Iterator[Coverage]:
         for name, recorded in self._of(start):
             first, _, last = name[len(start) :].partition("..")
             # A slice that is no interval is spelled "whole", or begins with "=" or a word.
             if first[:1].isdigit():
-                yield Layer(first, last, recorded.version, name)
+                yield Coverage(first, last, recorded.version, name)
 
     def last_of(self, pipeline: str, target: str) -> datetime | None:
         """When a pipeline last wrote a marker here."""
@@ -88,19 +88,19 @@ class TableLog:
         return datetime.fromtimestamp(newest / 1000, UTC) if newest else None
 
     def _of(self, start: str) -> Iterator[tuple[str, Recorded]]:
-        return (marked for marked in self.markers.items() if marked[0].startswith(start))
+        return (app_id for app_id in self.markers.items() if app_id[0].startswith(start))
 
-    def entry(self, version: int) -> Entry:
+    def entry(self, version: int) -> CommitFile:
         """One commit of the log; a commit never changes, so it is read once."""
         if version not in self.entries:
-            self.entries[version] = read_entry(self.storage, self.table, self.path, version)
+            self.entries[version] = read_commit_file(self.storage, self.table, self.path, version)
         return self.entries[version]
 
-    def history(self) -> Iterator[Entry]:
+    def history(self) -> Iterator[CommitFile]:
         """The commits that are still there, newest first."""
         return (self.entry(version) for version in reversed(self.commits))
 
-    def newest(self) -> list[Entry]:
+    def newest(self) -> list[CommitFile]:
         """The newest commits, newest first."""
         return list(islice(self.history(), NEWEST))
 
@@ -241,7 +241,7 @@ def _replay(
     tail = [version for version in versions if version >= first]
     _refuse_gaps(table, path, first, tail)
     for version in tail:
-        entry = read_entry(place, table, path, version)
+        entry = read_commit_file(place, table, path, version)
         for txn in entry.actions("txn"):
             markers[txn["appId"]] = Recorded(txn["version"], txn.get("lastUpdated"), version)
         metadata = next(entry.actions("metaData"), metadata)

@@ -21,14 +21,14 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F
 
 from oncelake.delta import writes
-from oncelake.delta.conflicts import Meaning, meaning
+from oncelake.delta.conflicts import ErrorKind, classify
 from oncelake.delta.log import TableLog, find_log, read_log
 from oncelake.delta.targets import table_schema
 from oncelake.model.contracts import Writing
-from oncelake.model.failpoints import reach
+from oncelake.model.failpoints import failpoint
 from oncelake.model.markers import Marker
 from oncelake.spark.columns import among
-from oncelake.spark.session import marked
+from oncelake.spark.session import has_leaked_txn
 from oncelake.storage.listing import escaped
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _MANY = 8
 
 
 @dataclass(frozen=True)
-class Remembered:
+class PreparedRows:
     """What is remembered for one target, beside its table."""
 
     session: SparkSession
@@ -79,9 +79,9 @@ class Remembered:
         if find_log("remembered", self.path) is None:
             writes.create(tagged, self.path, writes.Layout(partition_by=_TAGS))
         # A marker that a user left in the session's settings would make the write vanish; one of its own keeps it.
-        own = {"txnAppId": self.writing.attempt, "txnVersion": "1"} if marked(self.session) else {}
+        own = {"txnAppId": self.writing.attempt, "txnVersion": "1"} if has_leaked_txn(self.session) else {}
         tagged.write.format("delta").mode("append").options(mergeSchema="true", **own).save(self.path)
-        reach("prepared")
+        failpoint("prepared")
 
     def _read(self, own: TableLog, files: list[str]) -> DataFrame:
         schema = among(table_schema(own), {*own.schema} - {*_TAGS})
@@ -131,7 +131,7 @@ class Remembered:
             writes.change(self.session, self.path, condition, sets)
         except Exception as error:
             # Somebody else is at it; the next work will settle what is left.
-            if meaning(error) is not Meaning.CONFLICT:
+            if classify(error) is not ErrorKind.CONFLICT:
                 raise
 
 

@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oncelake.delta import writes
-from oncelake.delta.conflicts import Appearing, Meaning, gist, meaning
+from oncelake.delta.conflicts import ErrorKind, TableBeingCreated, classify, one_line
 from oncelake.delta.log import TableLog, being_created, find_log, read_log
-from oncelake.errors import StrayRows, WorkFailed, WrongColumns
+from oncelake.errors import RowsOutsideSlice, WorkFailed, WrongColumns
 from oncelake.model.contracts import Writing
-from oncelake.model.failpoints import reach
+from oncelake.model.failpoints import failpoint
 from oncelake.spark.columns import Look, columns
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def _created(frame: DataFrame, writing: Writing, layout: writes.Layout) -> Table
     if log is None and failure is not None and not being_created(writing.path):
         raise failure
     if log is None:
-        raise Appearing from failure
-    reach("created")
+        raise TableBeingCreated from failure
+    failpoint("created")
     return log
 
 
@@ -60,16 +60,16 @@ def replace(frame: DataFrame, writing: Writing, predicate: str, shown: tuple[str
     try:
         writes.replace(frame, writing.path, predicate, writing.stamp)
     except Exception as error:
-        if meaning(error) is Meaning.STRAY:
-            examples = _strays(frame, predicate, shown) or gist(error)
-            raise about(StrayRows, writing, slice=str(writing.work.slice), examples=examples) from error
+        if classify(error) is ErrorKind.STRAY:
+            examples = _strays(frame, predicate, shown) or one_line(error)
+            raise error_for(RowsOutsideSlice, writing, slice=str(writing.work.slice), examples=examples) from error
         raise
 
 
 def refused(error: Exception, writing: Writing) -> Exception:
     """A write's exception in our words, where we have any."""
-    if meaning(error) is Meaning.SCHEMA:
-        return about(WrongColumns, writing, difference=gist(error))
+    if classify(error) is ErrorKind.SCHEMA:
+        return error_for(WrongColumns, writing, difference=one_line(error))
     return error
 
 
@@ -91,10 +91,10 @@ def _fit(frame: DataFrame, log: TableLog, writing: Writing, evolve: bool) -> Non
     if len(ours) < len(frame.columns):
         parts.append("the frame has a column twice")
     if parts:
-        raise about(WrongColumns, writing, difference="; ".join(parts))
+        raise error_for(WrongColumns, writing, difference="; ".join(parts))
 
 
-def about(error: type[Error], writing: Writing, **facts: Any) -> Error:
+def error_for(error: type[Error], writing: Writing, **facts: Any) -> Error:
     """An error of a frame that cannot be written."""
     work = writing.work
     return error(target=work.target, pipeline=work.pipeline, where=writing.where, **facts)

@@ -8,11 +8,11 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from oncelake.delta.commit_file import Entry, statistics_of
+from oncelake.delta.commit_file import CommitFile, statistics_of
 from oncelake.delta.log import TableLog
 from oncelake.model.intervals import Interval, merge
 from oncelake.model.slices import parse_slice
-from oncelake.model.work import Weight
+from oncelake.model.work import InputSize
 
 # Delta cuts times in statistics to milliseconds.
 _TICK = timedelta(milliseconds=1)
@@ -69,7 +69,7 @@ class TimeColumn:
         return found if found.tzinfo else found.replace(tzinfo=ZoneInfo(self.zone))
 
 
-def weigh(log: TableLog, column: TimeColumn, interval: Interval) -> Weight:
+def estimate(log: TableLog, column: TimeColumn, interval: Interval) -> InputSize:
     """How much of a table lies in an interval, if the rows of a file are spread evenly; what a file hides is not counted."""
     size = rows = 0.0
     for file in log.files:
@@ -77,10 +77,10 @@ def weigh(log: TableLog, column: TimeColumn, interval: Interval) -> Weight:
             share = _overlap(held, interval) / (held.end - held.start)
             size += file["size"] * share
             rows += statistics_of(file).get("numRecords", 0) * share
-    return Weight(round(size), round(rows))
+    return InputSize(round(size), round(rows))
 
 
-def touched(entry: Entry, column: TimeColumn) -> list[Interval] | None:
+def touched(entry: CommitFile, column: TimeColumn) -> list[Interval] | None:
     """The time whose rows a commit changed, by what it says; None where it does not say."""
     changes = [file for kind in ("add", "remove") for file in entry.actions(kind) if file.get("dataChange", True)]
     if not changes:

@@ -1,18 +1,18 @@
 """Every error oncelake raises, in one place.
 
     OncelakeError
-    ├── Misuse                      exit 2: found before anything is read or written
+    ├── UsageError                  exit 2: found before anything is read or written
     │   ├── BadSettings             oncelake.yaml cannot be used
     │   ├── BadDeclaration          a pipeline, source or pattern is declared wrongly
     │   ├── LoadFailed              a project file raised while it was loaded
     │   ├── DuplicatePipeline       two pipelines share a name
     │   ├── CyclicPipelines         pipelines read each other's tables in a circle
-    │   ├── OwnedTwice              two pipelines would replace each other's rows
+    │   ├── OverlappingWriters      two pipelines would replace each other's rows
     │   ├── UnknownPipeline         no pipeline of that name
     │   ├── UnknownTarget           no pipeline writes that table
     │   ├── BadRange                a date or range that cannot be meant
     │   ├── BadVersion              a version that a table has not got
-    │   ├── NeverDone               a restatement of what was never done
+    │   ├── NothingToRestate        a restatement of what was never done
     │   └── NotEmpty                init would write over something
     ├── WorkFailed                  exit 1: this work was not written
     │   ├── SourceMissing           the files of an interval are not there
@@ -22,18 +22,18 @@
     │   ├── CorruptLog              a Delta log that cannot be read
     │   ├── ColumnMissing           a declared column is not in the frame
     │   ├── WrongTimeType           a time column that is not a time
-    │   ├── NoFrame                 the function returned no frame for a target
+    │   ├── WrongReturnType         the function returned no frame for a target
     │   ├── WrongColumns            the frame does not fit the target
-    │   ├── StrayRows               rows outside the slice
+    │   ├── RowsOutsideSlice        rows outside the slice
     │   ├── NullKeys                rows without a key
     │   ├── RepeatedKeys            a key more than once where it may be there once
-    │   ├── NotAgain                a work that cannot be restated
-    │   ├── EmptyReload             a reload would replace rows by none
+    │   ├── CannotRestate           a work that cannot be restated
+    │   ├── EmptyOverwrite          a reload would replace rows by none
     │   ├── NotPartitioned          replace_partitions on a table partitioned otherwise
     │   ├── FunctionFailed          the user's function raised
     │   └── WriteFailed             Spark or Delta refused the write
     ├── Blocked                     exit 1: something it reads is not done
-    ├── Lost                        exit 4: another runner has it, safe to retry
+    ├── TableBusy                   exit 4: another runner has it, safe to retry
     ├── OutcomeUnknown              exit 1: the log could not be asked after an error
     ├── LockUnavailable             exit 1: the folder of locks cannot be used
     ├── SparkUnavailable            exit 1: no Java, or Delta's jars cannot be had
@@ -53,34 +53,34 @@ from oncelake.errors.usage import (
     CyclicPipelines,
     DuplicatePipeline,
     LoadFailed,
-    Misuse,
-    NeverDone,
     NotEmpty,
-    OwnedTwice,
+    NothingToRestate,
+    OverlappingWriters,
     UnknownPipeline,
     UnknownTarget,
+    UsageError,
 )
 from oncelake.errors.work import (
     Blocked,
+    CannotRestate,
     ColumnMissing,
     CorruptLog,
-    EmptyReload,
+    EmptyOverwrite,
     FunctionFailed,
-    Lost,
-    NoFrame,
-    NotAgain,
     NotDelta,
     NotPartitioned,
     NullKeys,
     OutcomeUnknown,
     RepeatedKeys,
+    RowsOutsideSlice,
     SourceChanged,
     SourceMissing,
-    StrayRows,
+    TableBusy,
     TableMissing,
     WorkFailed,
     WriteFailed,
     WrongColumns,
+    WrongReturnType,
     WrongTimeType,
 )
 
@@ -90,39 +90,39 @@ __all__ = [
     "BadSettings",
     "BadVersion",
     "Blocked",
+    "CannotRestate",
     "ColumnMissing",
     "CorruptLog",
     "CyclicPipelines",
     "DuplicatePipeline",
-    "EmptyReload",
+    "EmptyOverwrite",
     "FunctionFailed",
     "LoadFailed",
     "LockUnavailable",
-    "Lost",
-    "Misuse",
-    "NeverDone",
-    "NoFrame",
-    "NotAgain",
     "NotDelta",
     "NotEmpty",
     "NotPartitioned",
     "NothingToProve",
+    "NothingToRestate",
     "NullKeys",
     "OncelakeError",
     "OutcomeUnknown",
-    "OwnedTwice",
+    "OverlappingWriters",
     "ProverUnavailable",
     "RepeatedKeys",
     "Retry",
+    "RowsOutsideSlice",
     "SourceChanged",
     "SourceMissing",
     "SparkUnavailable",
-    "StrayRows",
+    "TableBusy",
     "TableMissing",
     "UnknownPipeline",
     "UnknownTarget",
+    "UsageError",
     "WorkFailed",
     "WriteFailed",
     "WrongColumns",
+    "WrongReturnType",
     "WrongTimeType",
 ]

@@ -36,7 +36,7 @@ class OncelakeError(Exception):
         return f"{self.message}\n  next: {self.next}" if self.next else self.message
 
 
-def guess(word: str, known: tuple[str, ...] | list[str]) -> str:
+def did_you_mean(word: str, known: tuple[str, ...] | list[str]) -> str:
     """`, did you mean …?` for a word that is nearly one of those known."""
     near = difflib.get_close_matches(word, known, n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from oncelake.errors.base import OncelakeError
 
 
-class Misuse(OncelakeError, ValueError):
+class UsageError(OncelakeError, ValueError):
     """A fault of usage or configuration, found before anything is read or written."""
 
-    code = "misuse"
+    code = "usage"
     exit_code = 2
 
 
-class BadSettings(Misuse):
+class BadSettings(UsageError):
     """`oncelake.yaml` cannot be used."""
 
     code = "bad_settings"
@@ -20,7 +20,7 @@ class BadSettings(Misuse):
     hint = "mend {where}, then: oncelake plan"
 
 
-class BadDeclaration(Misuse):
+class BadDeclaration(UsageError):
     """A pipeline, source or pattern is declared wrongly."""
 
     code = "bad_declaration"
@@ -28,7 +28,7 @@ class BadDeclaration(Misuse):
     hint = "mend {where}, then: oncelake plan"
 
 
-class LoadFailed(Misuse):
+class LoadFailed(UsageError):
     """A project file raised while it was loaded."""
 
     code = "load_failed"
@@ -36,7 +36,7 @@ class LoadFailed(Misuse):
     hint = "mend {where}, then: oncelake plan"
 
 
-class DuplicatePipeline(Misuse):
+class DuplicatePipeline(UsageError):
     """Two pipelines share a name, so their markers would be the same."""
 
     code = "duplicate_pipeline"
@@ -44,7 +44,7 @@ class DuplicatePipeline(Misuse):
     hint = 'give one of them another name (name="…"), then: oncelake plan'
 
 
-class CyclicPipelines(Misuse):
+class CyclicPipelines(UsageError):
     """Pipelines read each other's tables in a circle."""
 
     code = "cyclic_pipelines"
@@ -52,31 +52,31 @@ class CyclicPipelines(Misuse):
     hint = "let one of them read another table, then: oncelake plan"
 
 
-class OwnedTwice(Misuse):
+class OverlappingWriters(UsageError):
     """Two pipelines would replace each other's rows."""
 
-    code = "owned_twice"
+    code = "overlapping_writers"
     says = "{target} is written by {first} and by {second}: they would replace each other's rows"
     hint = 'let each declare its share (within={{"column": "value"}}) or its own target, then: oncelake plan'
 
 
-class UnknownPipeline(Misuse):
+class UnknownPipeline(UsageError):
     """No pipeline of that name."""
 
     code = "unknown_pipeline"
-    says = "there is no pipeline {name!r}{guess}; there are: {known}"
+    says = "there is no pipeline {name!r}{did_you_mean}; there are: {known}"
     hint = "oncelake status"
 
 
-class UnknownTarget(Misuse):
+class UnknownTarget(UsageError):
     """No pipeline writes that table."""
 
     code = "unknown_target"
-    says = "no pipeline writes {name!r}{guess}; targets are: {known}"
+    says = "no pipeline writes {name!r}{did_you_mean}; targets are: {known}"
     hint = "oncelake status"
 
 
-class BadRange(Misuse):
+class BadRange(UsageError):
     """A date or range that cannot be meant."""
 
     code = "bad_range"
@@ -84,7 +84,7 @@ class BadRange(Misuse):
     hint = "{next}"
 
 
-class BadVersion(Misuse):
+class BadVersion(UsageError):
     """A version that a table has not got."""
 
     code = "bad_version"
@@ -92,15 +92,15 @@ class BadVersion(Misuse):
     hint = "oncelake history {target}"
 
 
-class NeverDone(Misuse):
+class NothingToRestate(UsageError):
     """A restatement of what was never done."""
 
-    code = "never_done"
+    code = "nothing_to_restate"
     says = "nothing of {slice} of {pipeline} was ever done, so there is nothing to restate"
     hint = "oncelake plan {pipeline}"
 
 
-class NotEmpty(Misuse):
+class NotEmpty(UsageError):
     """`init` would write over something."""
 
     code = "not_empty"

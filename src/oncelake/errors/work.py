@@ -58,7 +58,7 @@ class ColumnMissing(WorkFailed):
     """A declared column is not in the frame."""
 
     code = "column_missing"
-    says = "{whose} has no column {column!r}{guess}; it has: {columns}"
+    says = "{whose} has no column {column!r}{did_you_mean}; it has: {columns}"
     hint = "mend {where}, then: oncelake run {pipeline}"
 
 
@@ -70,10 +70,10 @@ class WrongTimeType(WorkFailed):
     hint = "cast it in {where}, then: oncelake run {pipeline}"
 
 
-class NoFrame(WorkFailed, TypeError):
+class WrongReturnType(WorkFailed, TypeError):
     """The function returned no frame for a target."""
 
-    code = "no_frame"
+    code = "wrong_return_type"
     says = "{where}: {pipeline} returned {got} where {expected} was expected"
     hint = "mend {where}, then: oncelake run {pipeline}"
 
@@ -86,10 +86,10 @@ class WrongColumns(WorkFailed):
     hint = "mend {where}, then: oncelake run {pipeline}"
 
 
-class StrayRows(WorkFailed):
+class RowsOutsideSlice(WorkFailed):
     """Rows outside the slice; writing them would change rows another work owns."""
 
-    code = "stray_rows"
+    code = "rows_outside_slice"
     says = "rows for {target} lie outside {slice}: {examples}"
     hint = "filter them in {where} or widen the slice, then: oncelake run {pipeline}"
 
@@ -110,18 +110,18 @@ class RepeatedKeys(WorkFailed):
     hint = "group by all of {keys} in {where}, then: oncelake run {pipeline}"
 
 
-class NotAgain(WorkFailed):
+class CannotRestate(WorkFailed):
     """A work that cannot be restated: what it added the first time is not known any more."""
 
-    code = "not_again"
+    code = "cannot_restate"
     says = "{target} is added to by {pipeline}, so {slice} cannot be done again: it would be added twice"
     hint = "oncelake history {target}"
 
 
-class EmptyReload(WorkFailed):
+class EmptyOverwrite(WorkFailed):
     """A reload would replace rows by none."""
 
-    code = "empty_reload"
+    code = "empty_overwrite"
     says = "the reload of {target} has no rows, and the table has some: refused"
     hint = "if none is right: overwrite(…, allow_empty=True) in {where}, then: oncelake run {pipeline}"
 
@@ -161,10 +161,10 @@ class Blocked(OncelakeError):
     hint = "oncelake run {upstream} {pipeline}"
 
 
-class Lost(OncelakeError):
+class TableBusy(OncelakeError):
     """Another runner has this work, or the table it writes; nothing of ours was written."""
 
-    code = "lost"
+    code = "busy"
     exit_code = 4
     retry = Retry.HELPS
     says = "{target} is being written by another runner ({holder})"

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 
 from oncelake.delta import writes
 from oncelake.delta.log import TableLog
-from oncelake.delta.targets import about, look_at, table_schema
+from oncelake.delta.targets import error_for, look_at, table_schema
 from oncelake.errors import NullKeys, RepeatedKeys, WrongColumns
 from oncelake.keyed.latest import column, refuse_unordered
 from oncelake.keyed.spec import Spec
@@ -29,7 +29,7 @@ _WIDTHS = ("byte", "short", "integer", "long")
 
 
 @dataclass(frozen=True)
-class Columns:
+class TableColumns:
     """What the columns of a keyed table are to it, in the table's own spelling."""
 
     keys: tuple[str, ...]
@@ -49,7 +49,7 @@ def flagged(frame: DataFrame, spec: Spec, writing: Writing) -> DataFrame:
         frame = frame.withColumn(DELETED, F.coalesce(condition.cast("boolean"), F.lit(False)))
     elif DELETED not in frame.columns:
         frame = frame.withColumn(DELETED, F.lit(False))
-    return frame.drop(*(find_column(frame, name, look_at(writing))[0] for name in spec.leave_out))
+    return frame.drop(*(find_column(frame, name, look_at(writing))[0] for name in spec.exclude))
 
 
 def refuse_keyless(frame: DataFrame, spec: Spec, writing: Writing) -> None:
@@ -59,7 +59,7 @@ def refuse_keyless(frame: DataFrame, spec: Spec, writing: Writing) -> None:
     refuse_unordered(frame.schema, names, writing.where)
 
 
-def table_columns(frame: DataFrame, log: TableLog, spec: Spec, own: Collection[str], writing: Writing) -> Columns:
+def table_columns(frame: DataFrame, log: TableLog, spec: Spec, own: Collection[str], writing: Writing) -> TableColumns:
     """The columns of the table without its `own`, and those of the frame that it has not got yet; keys are in both."""
     there = [field for field in table_schema(log).fields if field.name not in own]
     known = {field.name.casefold(): field.name for field in there}
@@ -69,10 +69,10 @@ def table_columns(frame: DataFrame, log: TableLog, spec: Spec, own: Collection[s
         raise misfit(writing, f"the table has no column {', '.join(lacking)}, which is declared as key or order")
     new = [f for f in frame.schema.fields if f.name.casefold() not in known and f.name != DELETED]
     keys, by = (tuple(known[name.casefold()] for name in names) for names in (spec.keys, spec.by))
-    return Columns(keys, by, T.StructType([*there, *new]))
+    return TableColumns(keys, by, T.StructType([*there, *new]))
 
 
-def fitted(frame: DataFrame, columns: Columns, writing: Writing) -> DataFrame:
+def fitted(frame: DataFrame, columns: TableColumns, writing: Writing) -> DataFrame:
     """The frame with the table's columns, spelling and types. Only what loses nothing is cast."""
     ours = {field.name.casefold(): field for field in frame.schema.fields}
     chosen = []
@@ -100,7 +100,7 @@ def widens(source: T.DataType, target: T.DataType) -> bool:
     return isinstance(source, T.FloatType) and isinstance(target, T.DoubleType)
 
 
-def null_keys(columns: Columns) -> Column:
+def null_keys(columns: TableColumns) -> Column:
     """The condition for rows without a whole key."""
     condition = F.lit(False)
     for key in columns.keys:
@@ -108,10 +108,10 @@ def null_keys(columns: Columns) -> Column:
     return condition
 
 
-def refuse(error: type[NullKeys | RepeatedKeys], rows: DataFrame, columns: Columns, writing: Writing) -> NoReturn:
+def refuse(error: type[NullKeys | RepeatedKeys], rows: DataFrame, columns: TableColumns, writing: Writing) -> NoReturn:
     """Refuse a batch, with examples of the rows that are wrong."""
     examples = "; ".join(shown(row.asDict()) for row in rows.limit(_EXAMPLES).collect())
-    raise about(error, writing, keys=", ".join(columns.keys), examples=examples)
+    raise error_for(error, writing, keys=", ".join(columns.keys), examples=examples)
 
 
 def shown(row: Mapping[str, Any]) -> str:
@@ -138,4 +138,4 @@ def set_aside(frame: DataFrame, reason: str, writing: Writing) -> Writing:
 
 def misfit(writing: Writing, difference: str) -> WrongColumns:
     """The error of a frame that does not fit the table."""
-    return about(WrongColumns, writing, difference=difference)
+    return error_for(WrongColumns, writing, difference=difference)

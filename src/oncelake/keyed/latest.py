@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from oncelake.delta.layout import Columns, checked_columns
+from oncelake.delta.layout import ColumnNames, checked_columns
 from oncelake.errors import BadDeclaration
 from oncelake.model.source_location import declared_at
 from oncelake.spark.columns import Look, find_column
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Of = Callable[[str], Column]
 
 
-def latest(frame: DataFrame, keys: Columns, by: Columns = None) -> DataFrame:
+def latest(frame: DataFrame, keys: ColumnNames, by: ColumnNames = None) -> DataFrame:
     """The latest row of every key, for `once.latest` and for tables that are read by it."""
     look = Look("the frame", "once.latest", declared_at())
     names = [find_column(frame, name, look)[0] for name in checked_columns("keys", keys)]
@@ -51,7 +51,7 @@ def column(name: str) -> Column:
     return F.col(identifier(name))
 
 
-def marked(names: Iterable[str], mark: str) -> list[Column]:
+def prefixed(names: Iterable[str], mark: str) -> list[Column]:
     """Columns under names that clash with none in a join."""
     return [column(name).alias(f"{mark} {name}") for name in names]
 

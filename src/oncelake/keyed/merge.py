@@ -11,16 +11,16 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from oncelake.delta import writes
-from oncelake.delta.conflicts import Moved
+from oncelake.delta.conflicts import TableChanged
 from oncelake.delta.log import TableLog, find_log
-from oncelake.delta.prepared import Remembered
+from oncelake.delta.prepared import PreparedRows
 from oncelake.delta.targets import look_at, ready
 from oncelake.delta.writes import Clauses, Layout
-from oncelake.errors import NotAgain, NullKeys, RepeatedKeys
+from oncelake.errors import CannotRestate, NullKeys, RepeatedKeys
 from oncelake.keyed.cdc import unwrapped
 from oncelake.keyed.conform import (
     DELETED,
-    Columns,
+    TableColumns,
     fitted,
     flagged,
     misfit,
@@ -30,11 +30,11 @@ from oncelake.keyed.conform import (
     set_aside,
     table_columns,
 )
-from oncelake.keyed.latest import column, content, marked, same
+from oncelake.keyed.latest import column, content, prefixed, same
 from oncelake.keyed.reduce import MATCHED, WHOLE, Batch, changed, reduced, sent, wins
 from oncelake.keyed.spec import Spec
 from oncelake.model.contracts import Writing
-from oncelake.model.markers import asked_id
+from oncelake.model.markers import restate_app_id
 from oncelake.spark.columns import among, find_column
 from oncelake.spark.sql import all_of, identifier
 from oncelake.storage.paths import is_local
@@ -52,7 +52,7 @@ class Merging:
     """A batch on its way into a table."""
 
     frame: DataFrame
-    columns: Columns
+    columns: TableColumns
     spec: Spec
     log: TableLog
     writing: Writing
@@ -75,9 +75,9 @@ class Merging:
         """The session of the frame."""
         return self.frame.sparkSession
 
-    def memory(self, age: timedelta | None = None) -> Remembered:
+    def memory(self, age: timedelta | None = None) -> PreparedRows:
         """What is remembered beside the table, for ever or up to an age."""
-        return Remembered(self.session, self.writing, self.log, age)
+        return PreparedRows(self.session, self.writing, self.log, age)
 
     def upsert(self, update: bool | tuple[str, ...], insert: bool, remembers: timedelta | None) -> None:
         """Put the latest row of every key in the place of what is there, if it is newer and different."""
@@ -104,9 +104,9 @@ class Merging:
         """Add to the rows that are there. Only the marker in the same commit keeps it from being added twice."""
         work = self.writing.work
         # A later generation is added only in the place of an earlier one that a restore took back.
-        undone = self.log.recorded(asked_id(work.pipeline, work.target, work.slice)) or 1
+        undone = self.log.recorded(restate_app_id(work.pipeline, work.target, work.slice)) or 1
         if work.generation > undone:
-            raise NotAgain(target=work.target, pipeline=work.pipeline, slice=str(work.slice))
+            raise CannotRestate(target=work.target, pipeline=work.pipeline, slice=str(work.slice))
         names = {name.casefold() for name in summed}
         sums = among(self.columns.schema, names).fields
         others = set(self.columns.names) - {field.name for field in sums} - set(self.columns.keys)
@@ -167,7 +167,7 @@ class Merging:
         """
         log = find_log(self.writing.work.target, self.writing.path)
         if log is None or log.version != self.log.version:
-            raise Moved(f"{self.writing.work.target} got a new version meanwhile")
+            raise TableChanged(f"{self.writing.work.target} got a new version meanwhile")
         old, new = bool(self.log.files), True
         if count is None:
             count, matched = rows.agg(F.count(F.lit(1)), F.count_if(column(MATCHED))).collect()[0]
@@ -190,13 +190,13 @@ class Merging:
         return among(self.columns.schema, (*update, *self.columns.by))
 
 
-def _recalled(batch: Batch, memory: Remembered) -> Batch:
+def _recalled(batch: Batch, memory: PreparedRows) -> Batch:
     """The batch without rows that are older than a delete of their key; its own deletes are remembered, if they are news."""
     columns = batch.columns
     deletes = batch.rows.where(DELETED).select(*(column(name) for name in (*columns.keys, *columns.by, DELETED)))
     known = memory.rows()
     if known is not None:
-        known = known.where(DELETED).select(*marked((*columns.keys, *columns.by), "d"))
+        known = known.where(DELETED).select(*prefixed((*columns.keys, *columns.by), "d"))
         ours, its = (F.struct(*(column(f"{of}{name}") for name in columns.by)) for of in ("", "d "))
         since = [*same(columns.keys, "d"), ours <= its]
         deletes = deletes.join(known, since, "left_anti")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from oncelake.delta.writes import Layout
 from oncelake.keyed.spec import Spec
 from oncelake.model.contracts import Log
-from oncelake.model.coverage import Layer
+from oncelake.model.coverage import Coverage
 from oncelake.model.intervals import Grid
 from oncelake.model.markers import Marker, marker
 from oncelake.model.slices import Slice
@@ -44,9 +44,9 @@ class KeyedPattern:
         """The slice is in the app id."""
         return marker(pipeline, self.target, slice_, generation)
 
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Layer]:  # noqa: ARG002  contract
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Coverage]:  # noqa: ARG002  contract
         """Every interval has a marker of its own."""
-        return log.layers(pipeline, self.target)
+        return log.coverage(pipeline, self.target)
 
     def notes(self, log: Log | None) -> tuple[str, ...]:
         """Which files a merge looks at, and which it rewrites."""

@@ -13,8 +13,8 @@ from pyspark.sql import types as T
 
 from oncelake.delta.commit_file import statistics_of
 from oncelake.delta.log import TableLog
-from oncelake.keyed.conform import DELETED, Columns, null_keys
-from oncelake.keyed.latest import Of, column, content, marked, one_per, same
+from oncelake.keyed.conform import DELETED, TableColumns, null_keys
+from oncelake.keyed.latest import Of, column, content, one_per, prefixed, same
 from oncelake.spark.columns import among
 from oncelake.spark.sql import bound_literal, exact_literal, identifier
 
@@ -35,7 +35,7 @@ class Batch:
     """One row per key, computed once, and what is known of it."""
 
     rows: DataFrame
-    columns: Columns
+    columns: TableColumns
     count: int
     nulls: int
     untimed: int
@@ -48,7 +48,7 @@ class Batch:
 
 
 def reduced(
-    frame: DataFrame, columns: Columns, compared: T.StructType, log: TableLog, per: tuple[str, ...] = ()
+    frame: DataFrame, columns: TableColumns, compared: T.StructType, log: TableLog, per: tuple[str, ...] = ()
 ) -> Batch:
     """The batch with one row per key, or per key and `per`.
 
@@ -78,7 +78,7 @@ def reduced(
     return Batch(rows.drop(COPIES), columns, newer=bool(found["newer"]), where=where, bytes=held, **counts)
 
 
-def ranked(frame: DataFrame, columns: Columns, compared: T.StructType, per: tuple[str, ...]) -> DataFrame:
+def ranked(frame: DataFrame, columns: TableColumns, compared: T.StructType, per: tuple[str, ...]) -> DataFrame:
     """The latest row of each `per`, with the digest that settled it and the number of rows it was chosen from."""
     tied = frame.withColumn(TIE, digest(compared))
     rank = F.struct(*(column(name) for name in (*columns.by, DELETED, TIE)))
@@ -90,7 +90,7 @@ def digest(compared: T.StructType) -> Column:
     return F.when(column(DELETED), "").otherwise(content(compared, column))
 
 
-def _newer(columns: Columns, log: TableLog) -> Column:
+def _newer(columns: TableColumns, log: TableLog) -> Column:
     """Whether every row of the batch is newer than every row of the table, so that none needs to be compared."""
     bound = newest(log, columns.by[0]) if columns.by else None
     if not bound:
@@ -117,7 +117,7 @@ def _instant(value: Any, kind: str) -> Any:
     return datetime.fromisoformat(value) if kind == "timestamp" and value is not None else value
 
 
-def wins(columns: Columns, s: Of, t: Of, tie: Column | None) -> Column:
+def wins(columns: TableColumns, s: Of, t: Of, tie: Column | None) -> Column:
     """Whether a row of the batch takes the place of the table's row of the same key.
 
     By the declared order; where that is equal a delete wins, then the content decides. Without a declared order the
@@ -137,14 +137,14 @@ def changed(batch: Batch, table: DataFrame, compared: T.StructType, may_update: 
     """
     columns = batch.columns
     needed = {*columns.keys, *columns.by, *compared.fieldNames()} & set(table.columns)
-    theirs = table.select(*marked((name for name in table.columns if name in needed), "t"))
+    theirs = table.select(*prefixed((name for name in table.columns if name in needed), "t"))
     mine = batch.rows.select(*(column(name) for name in (*columns.keys, *columns.by, DELETED, TIE)))
     nulls = batch.nulls > 0
-    joined = theirs.join(sent(mine, batch.count, _NARROW), same(columns.keys, "t", nulls))
+    coalesce = theirs.join(sent(mine, batch.count, _NARROW), same(columns.keys, "t", nulls))
     tie = content(among(compared, table.columns), lambda name: column(f"t {name}"))
     won = wins(columns, column, lambda name: column(f"t {name}"), tie)
     won = won if may_update else won & column(DELETED)
-    met = joined.groupBy(*marked(columns.keys, "met")).agg(F.bool_or(won).alias(WON))
+    met = coalesce.groupBy(*prefixed(columns.keys, "met")).agg(F.bool_or(won).alias(WON))
     compared_rows = batch.rows.join(met, same(columns.keys, "met", nulls), "left").where(
         F.coalesce(column(WON), ~column(DELETED))
     )
@@ -165,15 +165,15 @@ def _spelled(value: Column, kind: str) -> Column:
     return (F.unix_micros(value) if kind == "timestamp" else value).cast("string")
 
 
-def _distinct(columns: Columns, name: str) -> Column:
+def _distinct(columns: TableColumns, name: str) -> Column:
     return F.collect_set(_spelled(column(name), _kind(columns, name)))
 
 
-def _edge(which: Any, columns: Columns, name: str) -> Column:
+def _edge(which: Any, columns: TableColumns, name: str) -> Column:
     return _spelled(which(column(name)), _kind(columns, name))
 
 
-def _listed(values: Mapping[str, set[str]], columns: Columns) -> list[str]:
+def _listed(values: Mapping[str, set[str]], columns: TableColumns) -> list[str]:
     """The partitions a batch has rows for, as a condition on the table; keys, so a row cannot move between them."""
     conditions = []
     for name, texts in values.items():
@@ -182,14 +182,14 @@ def _listed(values: Mapping[str, set[str]], columns: Columns) -> list[str]:
     return conditions
 
 
-def _held(values: Mapping[str, set[str]], columns: Columns, log: TableLog) -> int:
+def _held(values: Mapping[str, set[str]], columns: TableColumns, log: TableLog) -> int:
     """The size of the files in these partitions, as far as the log spells names and values as we do; else of all files."""
     told = {name: texts for name, texts in values.items() if _kind(columns, name) in _ALIKE and not log.mapped}
     files = (add for add in log.files if all(add["partitionValues"].get(name) in told[name] for name in told))
     return sum(add["size"] for add in files)
 
 
-def _between(found: Any, columns: Columns, names: Sequence[str]) -> list[str]:
+def _between(found: Any, columns: TableColumns, names: Sequence[str]) -> list[str]:
     """The range of the batch's keys, as a condition on the table."""
     conditions = []
     for name in names:
@@ -200,5 +200,5 @@ def _between(found: Any, columns: Columns, names: Sequence[str]) -> list[str]:
     return conditions
 
 
-def _kind(columns: Columns, name: str) -> str:
+def _kind(columns: TableColumns, name: str) -> str:
     return columns.schema[name].dataType.simpleString()

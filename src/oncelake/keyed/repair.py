@@ -17,7 +17,7 @@ from oncelake.delta import writes
 from oncelake.delta.log import TableLog, read_log
 from oncelake.delta.writes import Clauses, partitions_of
 from oncelake.keyed.conform import shown
-from oncelake.keyed.latest import column, content, marked, one_per, refuse_unordered, same
+from oncelake.keyed.latest import column, content, one_per, prefixed, refuse_unordered, same
 from oncelake.keyed.reduce import TIE, sent
 from oncelake.model.contracts import Stamp
 from oncelake.model.markers import Marker, app_id
@@ -101,7 +101,7 @@ class Duplicates:
         refuse_unordered(table.schema, [*names, *order], log.path)
         keyed = table.na.drop(subset=[identifier(name) for name in names])
         # Counted alone: to collect the files of every key beside it takes longer than this and the next pass together.
-        counted = keyed.groupBy(*marked(names, "k")).count().where("count > 1").drop("count")
+        counted = keyed.groupBy(*prefixed(names, "k")).count().where("count > 1").drop("count")
         twice = counted.localCheckpoint()
         held = keyed.where(_meant(twice, tuple(name for name in log.partitioned_by if name in names)))
         held = held.withColumn(_FILE, F.col("_metadata.file_path"))

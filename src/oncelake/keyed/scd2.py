@@ -20,8 +20,8 @@ from pyspark.sql.window import Window, WindowSpec
 from oncelake.delta.targets import look_at
 from oncelake.delta.writes import Clauses, Layout
 from oncelake.errors import NullKeys
-from oncelake.keyed.conform import DELETED, Columns, misfit, refuse
-from oncelake.keyed.latest import column, content, marked, same
+from oncelake.keyed.conform import DELETED, TableColumns, misfit, refuse
+from oncelake.keyed.latest import column, content, prefixed, same
 from oncelake.keyed.merge import Merging, mine, taken
 from oncelake.keyed.reduce import COPIES, MATCHED, TIE, Batch, digest, ranked
 from oncelake.keyed.spec import Spec
@@ -63,7 +63,7 @@ class History:
         if batch.untimed:
             untimed = batch.rows.where(column(columns.by[0]).isNull()).drop(DELETED, TIE)
             refuse(NullKeys, untimed, replace(columns, keys=columns.by[:1]), merging.writing)
-        keys = batch.rows.select(*marked(columns.keys, "k")).distinct()
+        keys = batch.rows.select(*prefixed(columns.keys, "k")).distinct()
         there = _of_keys(merging.table(batch), keys, columns).localCheckpoint()
         known = self._known(keys)
         events = self._events(batch, there, known).localCheckpoint()
@@ -111,27 +111,27 @@ class History:
         self.merging.merge(changes, clauses, batch)
 
 
-def _tracked(columns: Columns, track: tuple[str, ...]) -> T.StructType:
+def _tracked(columns: TableColumns, track: tuple[str, ...]) -> T.StructType:
     """The columns whose change opens a version: those declared, or all but keys and order."""
     return among(columns.schema, track or {*columns.names} - {*columns.keys, *columns.by})
 
 
-def _of_keys(rows: DataFrame, keys: DataFrame, columns: Columns) -> DataFrame:
+def _of_keys(rows: DataFrame, keys: DataFrame, columns: TableColumns) -> DataFrame:
     return rows.join(F.broadcast(keys), same(columns.keys, "k"), "left_semi")
 
 
-def _in_time(columns: Columns, time: str | None = None) -> WindowSpec:
+def _in_time(columns: TableColumns, time: str | None = None) -> WindowSpec:
     return Window.partitionBy(*map(column, columns.keys)).orderBy(column(time or columns.by[0]))
 
 
-def _shown(there: DataFrame, columns: Columns) -> DataFrame:
+def _shown(there: DataFrame, columns: TableColumns) -> DataFrame:
     """The events that the table shows: every version was opened by one."""
     time = columns.by[0]
     names = [column(FROM).alias(time) if name == time else column(name) for name in columns.names]
     return there.select(*names, F.lit(False).alias(DELETED))
 
 
-def _closed(there: DataFrame, columns: Columns) -> DataFrame:
+def _closed(there: DataFrame, columns: TableColumns) -> DataFrame:
     """The deletes that the table shows: a version that ends where no other begins."""
     following = F.lead(FROM).over(_in_time(columns, FROM))
     ended = there.withColumn("next", following).where(column(TO).isNotNull() & ~F.col("next").eqNullSafe(column(TO)))
@@ -140,17 +140,17 @@ def _closed(there: DataFrame, columns: Columns) -> DataFrame:
     return ended.select(*fields, F.lit(True).alias(DELETED))
 
 
-def _unseen(events: DataFrame, known: DataFrame | None, columns: Columns) -> DataFrame:
+def _unseen(events: DataFrame, known: DataFrame | None, columns: TableColumns) -> DataFrame:
     """The events that open no version and are not remembered yet."""
     unseen = events.where(~column(_OPENS))
     if known is not None:
         names = (*columns.keys, columns.by[0], DELETED, TIE)
-        tied = known.withColumn(TIE, digest(columns.schema)).select(*marked(names, "r"))
+        tied = known.withColumn(TIE, digest(columns.schema)).select(*prefixed(names, "r"))
         unseen = unseen.join(tied, same(names, "r"), "left_anti")
     return unseen.select(*map(column, columns.names), DELETED)
 
 
-def _versions(events: DataFrame, columns: Columns) -> DataFrame:
+def _versions(events: DataFrame, columns: TableColumns) -> DataFrame:
     """The versions that the events make: each ends where the next one, or a delete, begins."""
     time = column(columns.by[0])
     ends = events.where(column(_OPENS) | column(DELETED)).withColumn(TO, F.lead(time).over(_in_time(columns)))
@@ -158,15 +158,15 @@ def _versions(events: DataFrame, columns: Columns) -> DataFrame:
     return versions.select(*map(column, (*columns.names, FROM, TO, CURRENT)), TIE)
 
 
-def _changes(versions: DataFrame, there: DataFrame, columns: Columns) -> DataFrame:
+def _changes(versions: DataFrame, there: DataFrame, columns: TableColumns) -> DataFrame:
     """What must change for the table to show these versions: rows to put in, and rows to take out."""
     on, told = (*columns.keys, FROM), (TO, CURRENT, TIE)
     shown = there.withColumn(TIE, content(among(columns.schema, there.columns), column))
-    joined = versions.join(shown.select(*marked((*on, *told), "t")), same(on, "t"), "full")
+    coalesce = versions.join(shown.select(*prefixed((*on, *told), "t")), same(on, "t"), "full")
     gone = column(FROM).isNull()
     unchanged = reduce(and_, same(told, "t", nulls=True)) & ~gone
     keyed = {name: F.coalesce(column(name), column(f"t {name}")) for name in on}
     names = [*columns.names, FROM, TO, CURRENT]
     chosen = [(keyed[name] if name in keyed else column(name)).alias(name) for name in names]
     matched = column(f"t {FROM}").isNotNull().alias(MATCHED)
-    return joined.where(~unchanged).select(*chosen, gone.alias(DELETED), matched).localCheckpoint()
+    return coalesce.where(~unchanged).select(*chosen, gone.alias(DELETED), matched).localCheckpoint()

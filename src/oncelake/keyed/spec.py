@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from oncelake.delta.layout import Columns, checked_columns
+from oncelake.delta.layout import ColumnNames, checked_columns
 from oncelake.errors import BadDeclaration
 from oncelake.model.intervals import parse_length
 from oncelake.model.source_location import declared_at
@@ -23,7 +23,7 @@ class Spec:
     by: tuple[str, ...] = ()
     delete_when: str | Column | None = None
     cdc: str | None = None
-    leave_out: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
     evolve: bool = False
     nulls: str = "refuse"  # or "quarantine", or "key" where a null is a key like any other
 
@@ -35,12 +35,12 @@ class Spec:
 
 def checked_spec(  # noqa: PLR0913  what every keyed pattern may be told
     what: str,
-    keys: Columns,
-    by: Columns = None,
+    keys: ColumnNames,
+    by: ColumnNames = None,
     *,
     delete_when: str | Column | None = None,
     cdc: str | None = None,
-    leave_out: Columns = None,
+    exclude: ColumnNames = None,
     schema: str = "freeze",
     nulls: str = "refuse",
 ) -> Spec:
@@ -50,7 +50,7 @@ def checked_spec(  # noqa: PLR0913  what every keyed pattern may be told
         checked_columns("latest_by", by),
         delete_when,
         _choice("cdc", cdc, (None, "debezium", "delta")),
-        checked_columns("leave_out", leave_out),
+        checked_columns("exclude", exclude),
         _choice("schema", schema, ("freeze", "evolve")) == "evolve",
         nulls if nulls == "key" else _choice("null_keys", nulls, ("refuse", "quarantine")),
     )

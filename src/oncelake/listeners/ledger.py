@@ -10,12 +10,12 @@ from urllib.parse import unquote
 
 from oncelake.delta.commit_file import statistics_of
 from oncelake.delta.log import find_log
-from oncelake.model.work import BLOCKED, FAILED, LOST, Outcome, Work, work_document
-from oncelake.running.invocation import find_trigger
+from oncelake.model.work import BLOCKED, BUSY, FAILED, Outcome, Work, work_document
+from oncelake.running.invocation import find_invocation
 from oncelake.storage.objects import storage
 from oncelake.storage.paths import Address, is_local, local_path
 
-_FAILURES = (BLOCKED, FAILED, LOST)
+_FAILURES = (BLOCKED, FAILED, BUSY)
 _COLUMNS = {
     "at": "timestamp",
     "run": "string",
@@ -32,7 +32,7 @@ _COLUMNS = {
     "seconds": "double",
     "error": "string",
     "code": "string",
-    "trigger": "string",
+    "invocation": "string",
 }
 
 
@@ -76,7 +76,7 @@ class DeltaLedger:
         return sorted(found, key=lambda entry: entry["at"])
 
     def _add(self, entries: Iterable[dict[str, Any]]) -> None:
-        told = {"at": datetime.now(UTC), "trigger": str(find_trigger())}
+        told = {"at": datetime.now(UTC), "invocation": str(find_invocation())}
         rows = [{**told, **entry} for entry in entries]
         try:
             _append(self.path, rows)

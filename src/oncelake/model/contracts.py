@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from oncelake.model.coverage import Layer
+from oncelake.model.coverage import Coverage
 from oncelake.model.intervals import Grid, Interval
 from oncelake.model.markers import Marker
 from oncelake.model.slices import Slice
-from oncelake.model.work import Commit, Outcome, Plan, Weight, Work
+from oncelake.model.work import Commit, InputSize, Outcome, Plan, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,10 +44,10 @@ class Reading:
     where: str
 
 
-class Sight(Protocol):
+class SourceStats(Protocol):
     """What a source shows of itself at a moment, without being read."""
 
-    def weigh(self, interval: Interval) -> Weight:
+    def estimate(self, interval: Interval) -> InputSize:
         """How much there is to read for an interval, as far as that is known."""
         ...
 
@@ -82,7 +82,7 @@ class Source(Protocol):
         """The exact versions of what would be read now. Needs no JVM."""
         ...
 
-    def look(self, reading: Reading) -> Sight:
+    def stats(self, reading: Reading) -> SourceStats:
         """What can be told of it now without reading it. Needs no JVM."""
         ...
 
@@ -159,7 +159,7 @@ class Pattern(Protocol):
         """The identity its commit carries."""
         ...
 
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Layer]:
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Coverage]:
         """The time since the start that the log says is done, and up to which generation."""
         ...
 
@@ -173,14 +173,14 @@ class Pattern(Protocol):
 
 
 @runtime_checkable
-class Ranged(Protocol):
+class RangeWriter(Protocol):
     """A pattern that may set neighbouring intervals in one commit, because it knows which rows belong to each."""
 
-    def timed(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:
+    def time_column(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:
         """The column of the frame, and its type, that says to which interval a row belongs."""
         ...
 
-    def apart(self, log: Log | None) -> bool:
+    def partitioned_by_time(self, log: Log | None) -> bool:
         """Whether intervals lie in partitions of their own, so that works at the same time do not conflict."""
         ...
 
@@ -244,14 +244,14 @@ class Log(Protocol):
         """Whether the marker, or a later one of the same app id, is recorded."""
         ...
 
-    def recorded(self, marked: str) -> int | None:
+    def recorded(self, app_id: str) -> int | None:
         """The version recorded for an app id, if there is one."""
         ...
 
-    def commit(self, marked: str) -> Commit | None:
+    def commit(self, app_id: str) -> Commit | None:
         """The newest commit with that app id, if the log still has it."""
         ...
 
-    def layers(self, pipeline: str, target: str, asked: bool = False) -> list[Layer]:
+    def coverage(self, pipeline: str, target: str, requested: bool = False) -> list[Coverage]:
         """The time a pipeline has done here, or was asked to do again."""
         ...

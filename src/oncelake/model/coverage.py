@@ -11,12 +11,12 @@ from typing import NamedTuple, Protocol, TypeVar
 from oncelake.model.intervals import Interval, instant_text, parse_interval
 
 
-class Layer(NamedTuple):
+class Coverage(NamedTuple):
     """A named stretch of time and its height, spelled as `Interval.text` does: the spelling sorts as time does."""
 
     start: str
     end: str
-    height: int
+    generation: int
     name: str
 
     @property
@@ -25,17 +25,17 @@ class Layer(NamedTuple):
         return parse_interval(f"{self.start}..{self.end}")
 
 
-def topmost(layers: Iterable[Layer]) -> list[Layer]:
+def resolve_overlaps(coverage: Iterable[Coverage]) -> list[Coverage]:
     """Of layers that lie over each other the highest part everywhere, in the order of time."""
-    ordered = sorted(layers)
+    ordered = sorted(coverage)
     if all(one.end <= other.start for one, other in pairwise(ordered)):
         return ordered
-    found: list[Layer] = []
-    begun: list[tuple[int, str, Layer]] = []
+    found: list[Coverage] = []
+    begun: list[tuple[int, str, Coverage]] = []
     position = 0
-    for start, end in pairwise(sorted({edge for layer in ordered for edge in layer[:2]})):
+    for start, end in pairwise(sorted({edge for covered in ordered for edge in covered[:2]})):
         while position < len(ordered) and ordered[position].start <= start:
-            heappush(begun, (-ordered[position].height, ordered[position].name, ordered[position]))
+            heappush(begun, (-ordered[position].generation, ordered[position].name, ordered[position]))
             position += 1
         while begun and begun[0][-1].end <= start:
             heappop(begun)
@@ -49,11 +49,11 @@ def topmost(layers: Iterable[Layer]) -> list[Layer]:
     return found
 
 
-def joined(layers: Iterable[Layer]) -> list[Interval]:
+def coalesce(coverage: Iterable[Coverage]) -> list[Interval]:
     """Layers in the order of time as few intervals; only what is left is parsed."""
     spans: list[list[str]] = []
     last = ""
-    for start, end, _, _ in layers:
+    for start, end, _, _ in coverage:
         if start > last:
             spans.append([start, end])
             last = end
@@ -79,18 +79,18 @@ class Stretch(Protocol):
 S = TypeVar("S", bound=Stretch)
 
 
-def clipped(layers: Sequence[Layer], span: Interval) -> list[Layer]:
+def clip(coverage: Sequence[Coverage], span: Interval) -> list[Coverage]:
     """The parts of layers that lie in a span. They do not overlap and are in the order of time."""
     start, end = instant_text(span.start), instant_text(span.end)
-    first = bisect_right(layers, start, key=lambda layer: layer.end)
-    inside = list(layers[first : bisect_left(layers, end, key=lambda layer: layer.start)])
+    first = bisect_right(coverage, start, key=lambda covered: covered.end)
+    inside = list(coverage[first : bisect_left(coverage, end, key=lambda covered: covered.start)])
     if inside:
         inside[0] = inside[0]._replace(start=max(start, inside[0].start))
         inside[-1] = inside[-1]._replace(end=min(end, inside[-1].end))
     return inside
 
 
-def overlaid(*rows: Sequence[S]) -> Iterator[tuple[str, str, tuple[S | None, ...]]]:
+def align(*rows: Sequence[S]) -> Iterator[tuple[str, str, tuple[S | None, ...]]]:
     """Time cut wherever one of some rows of disjoint stretches changes, and what each row has there."""
     if sum(map(bool, rows)) == 1:
         # Most often there is one row that changes, and it may be long.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-POINTS = (
+FAILPOINTS = (
     "pinned",
     "claimed",
     "read",
@@ -20,7 +20,7 @@ POINTS = (
 _on_reach: Callable[[str], None] | None = None
 
 
-def reach(point: str) -> None:
+def failpoint(point: str) -> None:
     """Tell whoever watches that the ring has come to this point."""
     if _on_reach is not None:
         _on_reach(point)

@@ -99,7 +99,7 @@ class Grid:
         try:
             ZoneInfo(self.zone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise ValueError(f"zone={self.zone!r} is not a time zone (like 'UTC' or 'Europe/Berlin')") from error
+            raise ValueError(f"timezone={self.zone!r} is not a time zone (like 'UTC' or 'Europe/Berlin')") from error
 
     @cached_property
     def _zone(self) -> ZoneInfo:

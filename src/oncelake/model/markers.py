@@ -12,7 +12,7 @@ from oncelake.model.slices import Slice, Whole, parse_slice
 
 PREFIX = "once"
 # Before the slice in the app id of a restatement that was asked for: whoever runs next does what is left of it.
-ASKED = "restate "
+RESTATE_PREFIX = "restate "
 # Everything else is percent-encoded, above all "/" and "%": no two works ever share a marker.
 _SAFE = " :+,=@()"
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)
@@ -39,10 +39,10 @@ def _quoted(part: str) -> str:
     return quote(part, safe=_SAFE)
 
 
-def asked_id(pipeline: str, target: str, slice_: Slice) -> str:
+def restate_app_id(pipeline: str, target: str, slice_: Slice) -> str:
     """The `txnAppId` that says up to which generation a slice was asked to be done."""
     done = app_id(pipeline, target, slice_)
-    return f"{done[: done.rindex('/') + 1]}{ASKED}{done[done.rindex('/') + 1 :]}"
+    return f"{done[: done.rindex('/') + 1]}{RESTATE_PREFIX}{done[done.rindex('/') + 1 :]}"
 
 
 def parse_app_id(text: str) -> tuple[str, str, Slice] | None:

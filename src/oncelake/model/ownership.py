@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-Share = Mapping[str, Any]
+RowFilter = Mapping[str, Any]
 
 
 def values(share: Any) -> set[Any]:
@@ -13,6 +13,6 @@ def values(share: Any) -> set[Any]:
     return set(share) if isinstance(share, list | tuple | set | frozenset) else {share}
 
 
-def disjoint(one: Share, other: Share) -> bool:
+def disjoint(one: RowFilter, other: RowFilter) -> bool:
     """Whether no row can belong to both."""
     return any(not values(one[column]) & values(other[column]) for column in one.keys() & other.keys())

@@ -11,13 +11,13 @@ from oncelake.model.intervals import Interval, instant_text
 from oncelake.model.markers import Marker
 from oncelake.model.slices import Slice
 
-COMMITTED, ALREADY_DONE, FAILED, LOST, BLOCKED = "committed", "already_done", "failed", "lost", "blocked"
+COMMITTED, ALREADY_DONE, FAILED, BUSY, BLOCKED = "committed", "already_done", "failed", "busy", "blocked"
 INTERRUPTED = "interrupted"
 # Why a work is in a plan: never done, asked for again, done from inputs or code that changed since, or simply done.
-MISSING, ASKED, STALE, DONE, FAILED_BEFORE = "missing", "asked", "stale", "done", "failed"
+MISSING, RESTATED, STALE, DONE, FAILED_BEFORE = "missing", "restated", "stale", "done", "failed"
 # The worst outcome of its works is the run's; the first two are both "done".
-_BADNESS = (COMMITTED, ALREADY_DONE, LOST, BLOCKED, FAILED, INTERRUPTED)
-EXIT_CODES = {"done": 0, LOST: 4, BLOCKED: 1, FAILED: 1, INTERRUPTED: 130}
+_BADNESS = (COMMITTED, ALREADY_DONE, BUSY, BLOCKED, FAILED, INTERRUPTED)
+EXIT_CODES = {"done": 0, BUSY: 4, BLOCKED: 1, FAILED: 1, INTERRUPTED: 130}
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Weight:
+class InputSize:
     """How much there is to read, as far as that is known without reading it."""
 
     bytes: int | None = None
@@ -126,12 +126,12 @@ class Planned(_OfWork):
     action: str  # "run", "skip" or "wait"
     why: str
     cause: str = MISSING
-    weight: Weight = Weight()
+    size: InputSize = InputSize()
 
     @property
     def estimated_rows(self) -> int | None:
         """About how many rows it would read, if that can be told from statistics."""
-        return self.weight.rows
+        return self.size.rows
 
     def document(self) -> dict[str, Any]:
         """The work as `plan --json` prints it."""

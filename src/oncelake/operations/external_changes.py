@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.delta.commit_file import Entry
+from oncelake.delta.commit_file import CommitFile
 from oncelake.delta.log import TableLog
 from oncelake.delta.time_ranges import TimeColumn, touched
-from oncelake.model.contracts import Pattern, Ranged
+from oncelake.model.contracts import Pattern, RangeWriter
 from oncelake.model.intervals import Interval, subtract
 from oncelake.model.slices import Whole, parse_slice
 
 
 @dataclass(frozen=True)
-class Foreign:
+class ExternalChange:
     """A commit that was none of ours and changed rows of ours: which, as far as it says."""
 
     version: int
@@ -29,20 +29,20 @@ class Foreign:
         return f"{which} changed by someone else in version {self.version} ({self.operation})"
 
 
-def foreign_changes(pipeline: Pipeline, pattern: Pattern, log: TableLog) -> list[Foreign]:
+def external_changes(pipeline: Pipeline, pattern: Pattern, log: TableLog) -> list[ExternalChange]:
     """The foreign changes to a target that no work of ours has written over since, oldest first."""
     if not any(name.startswith("once/") for name in log.markers):
         return []
     zone = pipeline.grid.zone if pipeline.grid else "UTC"
-    column = TimeColumn.of(log, getattr(pattern, "time", ""), zone) if isinstance(pattern, Ranged) else None
+    column = TimeColumn.of(log, getattr(pattern, "time", ""), zone) if isinstance(pattern, RangeWriter) else None
     since: list[Interval] = []
-    found: list[Foreign] = []
+    found: list[ExternalChange] = []
     for entry in log.newest():
-        asks = "asked" in entry.facts
-        if asks and pattern.replaces:
+        restate_requests = "requested" in entry.facts
+        if restate_requests and pattern.replaces:
             continue
         # Where it cannot be told whose rows are whose, whoever had some of them restated since knows of it.
-        if asks or _settles(entry.facts):
+        if restate_requests or _settles(entry.facts):
             break
         since += _written(entry.facts)
         if not entry.facts and (pattern.replaces or _takes_away(entry)):
@@ -62,24 +62,26 @@ def _written(facts: Mapping[str, Any]) -> list[Interval]:
     return [slice_] if isinstance(slice_, Interval) else []
 
 
-def _takes_away(entry: Entry) -> bool:
+def _takes_away(entry: CommitFile) -> bool:
     """Whether a commit took rows away. A table that is merged into or appended to may have other feeders, which change rows."""
     removed = any(file.get("dataChange", True) for file in entry.actions("remove"))
     return removed and entry.info.get("operation") not in ("MERGE", "UPDATE")
 
 
-def _change(entry: Entry, column: TimeColumn | None, since: list[Interval], zone: str) -> Foreign | None:
+def _change(entry: CommitFile, column: TimeColumn | None, since: list[Interval], zone: str) -> ExternalChange | None:
     operation = entry.info.get("operation", "?")
     if operation == "CREATE TABLE" or (not any(entry.actions("remove")) and entry.version == 0):
         return None
     rows = touched(entry, column) if column else _any(entry)
     if rows is None:
-        return Foreign(entry.version, operation, ())
+        return ExternalChange(entry.version, operation, ())
     left = subtract(rows, since)
-    return Foreign(entry.version, operation, tuple(Interval(p.start, p.end, zone) for p in left)) if left else None
+    return (
+        ExternalChange(entry.version, operation, tuple(Interval(p.start, p.end, zone) for p in left)) if left else None
+    )
 
 
-def _any(entry: Entry) -> list[Interval] | None:
+def _any(entry: CommitFile) -> list[Interval] | None:
     """Nothing if a commit changed no rows; else it is not known which."""
     changes = (file for kind in ("add", "remove") for file in entry.actions(kind))
     return None if any(file.get("dataChange", True) for file in changes) else []

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from oncelake.delta.commit_file import Entry
+from oncelake.delta.commit_file import CommitFile
 from oncelake.model.intervals import instant_text
 from oncelake.model.slices import parse_slice
 from oncelake.model.work import Rows
 
 
 @dataclass(frozen=True)
-class Change:
+class HistoryEntry:
     """One commit of a table: what it was, and which work of ours it did, if it did one."""
 
     version: int
@@ -30,7 +30,7 @@ class Change:
 
     def document(self) -> dict[str, Any]:
         """The change as `history --json` prints it."""
-        ours = {key: self.facts.get(key) for key in ("pipeline", "generation", "run", "trigger", "pins", "code")}
+        ours = {key: self.facts.get(key) for key in ("pipeline", "generation", "run", "invocation", "pins", "code")}
         return {
             "version": self.version,
             "at": instant_text(self.at) if self.at else None,
@@ -41,6 +41,6 @@ class Change:
         }
 
 
-def change_of(entry: Entry) -> Change:
+def history_entry(entry: CommitFile) -> HistoryEntry:
     """A commit of the log, as history tells it."""
-    return Change(entry.version, entry.timestamp, entry.info.get("operation", "?"), entry.rows, entry.facts)
+    return HistoryEntry(entry.version, entry.timestamp, entry.info.get("operation", "?"), entry.rows, entry.facts)

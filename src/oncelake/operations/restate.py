@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta import writes
-from oncelake.delta.conflicts import Meaning, gist, meaning
+from oncelake.delta.conflicts import ErrorKind, classify, one_line
 from oncelake.delta.log import read_log
-from oncelake.errors import Lost, NeverDone, NotAgain, WriteFailed
+from oncelake.errors import CannotRestate, NothingToRestate, TableBusy, WriteFailed
 from oncelake.model.contracts import Log, Pattern, Stamp
-from oncelake.model.coverage import clipped, joined
-from oncelake.model.failpoints import reach
+from oncelake.model.coverage import clip, coalesce
+from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval, covers
-from oncelake.model.markers import Marker, asked_id
+from oncelake.model.markers import Marker, restate_app_id
 from oncelake.model.slices import Slice, Whole
-from oncelake.running.attempt import TRIES, Ring, pause
-from oncelake.running.invocation import find_trigger
+from oncelake.running.attempt import TRIES, RunContext, pause
+from oncelake.running.invocation import find_invocation
 from oncelake.storage.lock import Busy, table_lock
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _LOOKED_UP = 100
 
 
 @dataclass(frozen=True)
-class Ask:
+class RestateRequest:
     """A slice of a target that is to be done again, up to a generation. `pending` if that was asked for before.
 
     It replaces what was written in `versions`: so many rows, if the log can tell.
@@ -48,7 +48,7 @@ class Ask:
     @property
     def marker(self) -> Marker:
         """What says so in the target's log."""
-        return Marker(asked_id(self.pipeline, self.target, self.slice), self.generation)
+        return Marker(restate_app_id(self.pipeline, self.target, self.slice), self.generation)
 
     def document(self) -> dict[str, Any]:
         """The ask as `restate --dry-run --json` prints it."""
@@ -57,39 +57,44 @@ class Ask:
             "target": self.target,
             "slice": str(self.slice),
             "generation": self.generation,
-            "asked_before": self.pending,
+            "requested_before": self.pending,
             "versions": list(self.versions),
             "rows": self.rows,
         }
 
 
-def asks(pipeline: Pipeline, span: Interval | None, logs: Mapping[str, Log | None]) -> list[Ask]:
+def restate_requests(pipeline: Pipeline, span: Interval | None, logs: Mapping[str, Log | None]) -> list[RestateRequest]:
     """What of a pipeline is to be asked for again over a span: whatever of it is done.
 
     What was asked for before and is not done yet is asked for again as it was: the same command goes on with it.
     """
     found = [
-        (pattern, log, slice_, height)
+        (pattern, log, slice_, generation)
         for pattern in pipeline.writes
         if (log := logs.get(pattern.target)) is not None
-        for slice_, height in _done(pipeline, pattern, log, span)
+        for slice_, generation in _done(pipeline, pattern, log, span)
     ]
     for pattern, _, slice_, _ in found:
         if not pattern.restates:
-            raise NotAgain(target=pattern.target, pipeline=pipeline.name, slice=str(slice_))
-    asked = [_asked(pipeline, pattern, log, slice_) for pattern, log, slice_, _ in found]
-    waiting = [height for (*_, done), heights in zip(found, asked, strict=True) for height in heights if height > done]
-    wanted = max(waiting) if waiting else max((height for *_, height in found), default=0) + 1
+            raise CannotRestate(target=pattern.target, pipeline=pipeline.name, slice=str(slice_))
+    request = [_asked(pipeline, pattern, log, slice_) for pattern, log, slice_, _ in found]
+    waiting = [
+        generation
+        for (*_, done), generations in zip(found, request, strict=True)
+        for generation in generations
+        if generation > done
+    ]
+    wanted = max(waiting) if waiting else max((generation for *_, generation in found), default=0) + 1
     return [
-        Ask(
+        RestateRequest(
             pipeline.name,
             pattern.target,
             slice_,
             wanted,
-            min(heights) >= wanted,
+            min(generations) >= wanted,
             *_replaced(pipeline, log, pattern, slice_),
         )
-        for (pattern, log, slice_, done), heights in zip(found, asked, strict=True)
+        for (pattern, log, slice_, done), generations in zip(found, request, strict=True)
         if done < wanted
     ]
 
@@ -121,51 +126,51 @@ def _reaching(pipeline: Pipeline, touching: list[Pipeline], reached: Mapping[str
     return Interval(min(span.start for span in spans), max(span.end for span in spans), spans[0].zone)
 
 
-def ask(asked: Ask, ring: Ring) -> None:
+def request_restate(request: RestateRequest, context: RunContext) -> None:
     """Write into the target's log that a slice is to be done again: a commit that carries this marker and nothing else."""
-    session, again = ring.session(), f"oncelake restate {asked.pipeline}"
+    session, again = context.session(), f"oncelake restate {request.pipeline}"
     for number in range(TRIES):
         try:
-            with table_lock(ring.address.lake, asked.target, ring.patience, lambda: False):
-                if _written(asked, session, ring):
+            with table_lock(context.address.lake, request.target, context.lock_timeout, lambda: False):
+                if _written(request, session, context):
                     break
         except Busy as busy:
-            raise Lost(target=asked.target, holder=busy.holder, again=again) from busy
+            raise TableBusy(target=request.target, holder=busy.holder, again=again) from busy
         pause(number)
     else:
-        raise Lost(target=asked.target, holder="somebody faster, each time", again=again)
-    reach("asked")
+        raise TableBusy(target=request.target, holder="somebody faster, each time", again=again)
+    failpoint("requested")
 
 
-def _written(asked: Ask, session: SparkSession, ring: Ring) -> bool:
+def _written(request: RestateRequest, session: SparkSession, context: RunContext) -> bool:
     """Whether the log has the ask, by us or by another who asked for the same; False if somebody else was faster."""
-    path = ring.address.table(asked.target)
-    if read_log(asked.target, path).done(asked.marker):
+    path = context.address.table(request.target)
+    if read_log(request.target, path).done(request.marker):
         return True
     facts = {
-        "pipeline": asked.pipeline,
-        "target": asked.target,
-        "slice": asked.slice.text,
-        "generation": asked.generation,
-        "run": ring.run,
-        "trigger": find_trigger().document(),
-        "asked": True,
+        "pipeline": request.pipeline,
+        "target": request.target,
+        "slice": request.slice.text,
+        "generation": request.generation,
+        "run": context.run,
+        "invocation": find_invocation().document(),
+        "requested": True,
     }
     try:
-        writes.mark(session, path, Stamp(asked.marker, json.dumps({"oncelake": facts}, separators=(",", ":"))))
+        writes.mark(session, path, Stamp(request.marker, json.dumps({"oncelake": facts}, separators=(",", ":"))))
     except Exception as error:
-        if read_log(asked.target, path).done(asked.marker):
+        if read_log(request.target, path).done(request.marker):
             return True
-        if meaning(error) in (Meaning.CONFLICT, Meaning.TRANSIENT):
+        if classify(error) in (ErrorKind.CONFLICT, ErrorKind.TRANSIENT):
             return False
-        raise WriteFailed(target=asked.target, problem=gist(error), pipeline=asked.pipeline) from error
+        raise WriteFailed(target=request.target, problem=one_line(error), pipeline=request.pipeline) from error
     return True
 
 
-def refuse_never_done(pipeline: Pipeline, span: Interval | None, found: list[Ask]) -> None:
+def refuse_never_done(pipeline: Pipeline, span: Interval | None, found: list[RestateRequest]) -> None:
     """Refuse a restatement of what was never done."""
     if not found:
-        raise NeverDone(pipeline=pipeline.name, slice=str(span or Whole()))
+        raise NothingToRestate(pipeline=pipeline.name, slice=str(span or Whole()))
 
 
 def _done(pipeline: Pipeline, pattern: Pattern, log: Log, span: Interval | None) -> Iterator[tuple[Slice, int]]:
@@ -175,18 +180,18 @@ def _done(pipeline: Pipeline, pattern: Pattern, log: Log, span: Interval | None)
         if recorded is not None:
             yield Whole(), recorded
         return
-    layers = pattern.done(log, pipeline.name, pipeline.start, pipeline.grid)
+    coverage = pattern.done(log, pipeline.name, pipeline.start, pipeline.grid)
     # Of reloads only the last can be redone: the earlier ones are in nobody's table any more.
-    there = [layer for layer in (clipped(layers, span) if span else layers) if layer.height]
-    for height, group in groupby(there, key=lambda layer: layer.height):
-        for part in joined(group):
-            yield Interval(part.start, part.end, pipeline.grid.zone), height
+    there = [covered for covered in (clip(coverage, span) if span else coverage) if covered.generation]
+    for generation, group in groupby(there, key=lambda covered: covered.generation):
+        for part in coalesce(group):
+            yield Interval(part.start, part.end, pipeline.grid.zone), generation
 
 
 def _replaced(pipeline: Pipeline, log: Log, pattern: Pattern, slice_: Slice) -> tuple[tuple[int, ...], int | None]:
     """The versions in which a slice was written, and how many rows in all; what would take long to tell is not told."""
     if isinstance(slice_, Interval):
-        parts = clipped(log.layers(pipeline.name, pattern.target), slice_)
+        parts = clip(log.coverage(pipeline.name, pattern.target), slice_)
         # Of a range that is replaced in part nobody knows how many of its rows are.
         names = {part.name: part.name.endswith(f"/{part.start}..{part.end}") for part in parts}
     else:
@@ -203,7 +208,7 @@ def _replaced(pipeline: Pipeline, log: Log, pattern: Pattern, slice_: Slice) -> 
 def _asked(pipeline: Pipeline, pattern: Pattern, log: Log, slice_: Slice) -> list[int]:
     """The generations that were asked for before, all over a slice; 0 where none was."""
     if not isinstance(slice_, Interval):
-        return [log.recorded(asked_id(pipeline.name, pattern.target, slice_)) or 0]
-    layers = clipped(log.layers(pipeline.name, pattern.target, asked=True), slice_)
-    heights = [layer.height for layer in layers]
-    return heights if covers(joined(layers), slice_) else [*heights, 0]
+        return [log.recorded(restate_app_id(pipeline.name, pattern.target, slice_)) or 0]
+    coverage = clip(log.coverage(pipeline.name, pattern.target, requested=True), slice_)
+    generations = [covered.generation for covered in coverage]
+    return generations if covers(coalesce(coverage), slice_) else [*generations, 0]

@@ -14,7 +14,7 @@ from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.log import TableLog, read_log_at
 from oncelake.delta.writes import restore
 from oncelake.errors import BadVersion
-from oncelake.model.markers import Marker, asked_id, newest_reload, parse_app_id, reload_generation
+from oncelake.model.markers import Marker, newest_reload, parse_app_id, reload_generation, restate_app_id
 from oncelake.model.slices import Named, Slice, Whole
 
 
@@ -30,7 +30,7 @@ class Undone:
     @property
     def marker(self) -> Marker:
         """What asks for it."""
-        return Marker(asked_id(self.pipeline, self.target, self.slice), self.generation)
+        return Marker(restate_app_id(self.pipeline, self.target, self.slice), self.generation)
 
     def document(self) -> dict[str, Any]:
         """As `restore --json` prints it."""
@@ -72,7 +72,7 @@ def plan_restore(log: TableLog, to: int, pipelines: Mapping[str, Pipeline]) -> R
     return Restore(log.table, log.version, to, ours, tuple(each for each in undone if isinstance(each.slice, Named)))
 
 
-def carry_out_restore(planned: Restore, path: str) -> None:
+def apply_restore(planned: Restore, path: str) -> None:
     """One commit: the files of the older version, and the markers that ask for what is undone."""
     facts = {"restore": planned.to, "target": planned.target}
     markers = [undone.marker for undone in (*planned.undone, *planned.elsewhere)]

@@ -10,12 +10,12 @@ from typing import Any
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.log import TableLog
 from oncelake.model.contracts import Pattern
-from oncelake.model.coverage import joined
+from oncelake.model.coverage import coalesce
 from oncelake.model.intervals import Interval, instant_text, parse_interval, subtract
 from oncelake.model.slices import Whole
-from oncelake.model.work import ASKED, STALE
-from oncelake.operations.external_changes import foreign_changes
-from oncelake.planning.decisions import Fate, Manner, Stale, fates
+from oncelake.model.work import RESTATED, STALE
+from oncelake.operations.external_changes import external_changes
+from oncelake.planning.decisions import Decision, Manner, Stale, decide
 
 _MARKER_RETENTION = "delta.setTransactionRetentionDuration"
 
@@ -31,7 +31,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Seen:
+class StatusInputs:
     """What is known of a lake beside its logs: who is writing what, what failed, and what is stale."""
 
     running: Mapping[str, str]
@@ -40,7 +40,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Standing:
+class TargetStatus:
     """Where one target of one pipeline stands."""
 
     pipeline: str
@@ -80,15 +80,17 @@ class Standing:
         }
 
 
-def standing_of(pipeline: Pipeline, pattern: Pattern, log: TableLog | None, seen: Seen, now: datetime) -> Standing:
+def target_status(
+    pipeline: Pipeline, pattern: Pattern, log: TableLog | None, seen: StatusInputs, now: datetime
+) -> TargetStatus:
     """Where a target stands at a moment."""
     done, gaps = _done(pipeline, pattern, log, now)
     whole = _whole_done(pipeline, pattern, log)
     grid = pipeline.grid
     found = _fates(pipeline, pattern, log, seen, now)
-    pending = tuple(interval for interval, fate in found if fate.cause == ASKED)
+    pending = tuple(interval for interval, fate in found if fate.cause == RESTATED)
     last = log.last_of(pipeline.name, pattern.target) if log else None
-    return Standing(
+    return TargetStatus(
         pipeline=pipeline.name,
         target=pattern.target,
         pattern=pattern.kind,
@@ -108,19 +110,19 @@ def standing_of(pipeline: Pipeline, pattern: Pattern, log: TableLog | None, seen
 
 
 def _fates(
-    pipeline: Pipeline, pattern: Pattern, log: TableLog | None, seen: Seen, now: datetime
-) -> list[tuple[Interval, Fate]]:
+    pipeline: Pipeline, pattern: Pattern, log: TableLog | None, seen: StatusInputs, now: datetime
+) -> list[tuple[Interval, Decision]]:
     """What would happen with what is done: what was asked for again, and what is stale."""
     if log is None or pipeline.grid is None or pipeline.start is None or pipeline.grid.floor(now) <= pipeline.start:
         return []
     span = Interval(pipeline.start, pipeline.grid.floor(now), pipeline.grid.zone)
-    found = fates(pipeline, pattern, span, log, Manner(seen.stale, apart=0))
-    told = [fate for fate in found if fate.cause in (ASKED, STALE)]
+    found = decide(pipeline, pattern, span, log, Manner(seen.stale, apart=0))
+    told = [fate for fate in found if fate.cause in (RESTATED, STALE)]
     return [(parse_interval(f"{fate.start}..{fate.end}", span.zone), fate) for fate in told]
 
 
 def _failures(
-    pipeline: Pipeline, pattern: Pattern, to_do: list[Interval], last: datetime | None, seen: Seen
+    pipeline: Pipeline, pattern: Pattern, to_do: list[Interval], last: datetime | None, seen: StatusInputs
 ) -> Iterator[Failure]:
     """What failed when it was last tried, and is not done since."""
     for entry in seen.failed:
@@ -144,7 +146,7 @@ def _done(
         return [], []
     due = Interval(pipeline.start, over, pipeline.grid.zone)
     recorded = pattern.done(log, pipeline.name, pipeline.start, pipeline.grid) if log else []
-    gaps = subtract([due], joined(recorded))
+    gaps = subtract([due], coalesce(recorded))
     return subtract([due], gaps), gaps
 
 
@@ -155,7 +157,7 @@ def _whole_done(pipeline: Pipeline, pattern: Pattern, log: TableLog | None) -> b
 def _warnings(pipeline: Pipeline, pattern: Pattern, log: TableLog | None) -> tuple[str, ...]:
     if log is None:
         return ()
-    found = [f"{pattern.target}: {change}" for change in foreign_changes(pipeline, pattern, log)]
+    found = [f"{pattern.target}: {change}" for change in external_changes(pipeline, pattern, log)]
     retention = (log.metadata.get("configuration") or {}).get(_MARKER_RETENTION)
     if retention is not None:
         forgets = f"{pattern.target} forgets markers after {retention} ({_MARKER_RETENTION})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oncelake.delta.layout import Columns, checked_columns, checked_layout, checked_target
+from oncelake.delta.layout import ColumnNames, checked_columns, checked_layout, checked_target
 from oncelake.keyed.pattern import KeyedPattern
 from oncelake.keyed.spec import checked_spec
 from oncelake.model.contracts import Writing
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 def aggregate(  # noqa: PLR0913  every word of it is a choice of the user's
     target: str,
-    keys: Columns,
-    add: Columns = None,
+    keys: ColumnNames,
+    add: ColumnNames = None,
     *,
     schema: str = "freeze",
     deletion_vectors: bool = False,
     compact: bool = True,
-    partition_by: Columns = None,
-    cluster_by: Columns = None,
+    partition_by: ColumnNames = None,
+    cluster_by: ColumnNames = None,
 ) -> Aggregate:
     """Set the groups that were recomputed; the others stay. A group is there once, and null is a group like any other.
 

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from oncelake.delta import writes
-from oncelake.delta.layout import Columns, checked_layout, checked_target
+from oncelake.delta.layout import ColumnNames, checked_layout, checked_target
 from oncelake.delta.targets import ready
 from oncelake.delta.writes import Layout
 from oncelake.model.contracts import Log, Writing
-from oncelake.model.coverage import Layer
+from oncelake.model.coverage import Coverage
 from oncelake.model.intervals import Grid
 from oncelake.model.markers import Marker, marker
 from oncelake.model.slices import Slice
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def append(target: str, partition_by: Columns = None, cluster_by: Columns = None) -> Append:
+def append(target: str, partition_by: ColumnNames = None, cluster_by: ColumnNames = None) -> Append:
     """Add the rows of each interval, once."""
     return Append(checked_target(target), checked_layout(partition_by, cluster_by))
 
@@ -48,9 +48,9 @@ class Append:
         """The slice is in the app id."""
         return marker(pipeline, self.target, slice_, generation)
 
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Layer]:  # noqa: ARG002  contract
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Coverage]:  # noqa: ARG002  contract
         """Every interval has a marker of its own."""
-        return log.layers(pipeline, self.target)
+        return log.coverage(pipeline, self.target)
 
     def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
         """Nothing that its name does not say."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from oncelake.delta.layout import Columns, checked_columns, checked_layout, checked_target
+from oncelake.delta.layout import ColumnNames, checked_columns, checked_layout, checked_target
 from oncelake.keyed.pattern import KeyedPattern
 from oncelake.keyed.spec import checked_age, checked_spec
 from oncelake.model.contracts import Writing
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 def merge(  # noqa: PLR0913  every word of it is a choice of the user's
     target: str,
-    keys: Columns,
-    latest_by: Columns = None,
+    keys: ColumnNames,
+    latest_by: ColumnNames = None,
     delete_when: str | Column | None = None,
     *,
-    update: bool | Columns = True,
+    update: bool | ColumnNames = True,
     insert: bool = True,
     cdc: str | None = None,
-    leave_out: Columns = None,
+    exclude: ColumnNames = None,
     schema: str = "freeze",
     null_keys: str = "refuse",
     tombstones: str | None = None,
     deletion_vectors: bool = False,
     compact: bool = True,
-    partition_by: Columns = None,
-    cluster_by: Columns = None,
+    partition_by: ColumnNames = None,
+    cluster_by: ColumnNames = None,
 ) -> Merge:
     """Merge rows into a table by key.
 
@@ -52,7 +52,7 @@ def merge(  # noqa: PLR0913  every word of it is a choice of the user's
         latest_by,
         delete_when=delete_when,
         cdc=cdc,
-        leave_out=leave_out,
+        exclude=exclude,
         schema=schema,
         nulls=null_keys,
     )

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from oncelake.delta import writes
-from oncelake.delta.layout import Columns, checked_layout, checked_target
+from oncelake.delta.layout import ColumnNames, checked_layout, checked_target
 from oncelake.delta.targets import ready
 from oncelake.delta.writes import Layout
-from oncelake.errors import EmptyReload
+from oncelake.errors import EmptyOverwrite
 from oncelake.model.contracts import Log, Writing
-from oncelake.model.coverage import Layer
+from oncelake.model.coverage import Coverage
 from oncelake.model.intervals import Grid, instant_text
 from oncelake.model.markers import Marker, newest_reload, reload_generation, reload_marker
 from oncelake.model.slices import Slice
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def overwrite(
-    target: str, allow_empty: bool = False, partition_by: Columns = None, cluster_by: Columns = None
+    target: str, allow_empty: bool = False, partition_by: ColumnNames = None, cluster_by: ColumnNames = None
 ) -> Overwrite:
     """Replace the whole table. Replacing rows by none needs `allow_empty=True`."""
     return Overwrite(checked_target(target), allow_empty, checked_layout(partition_by, cluster_by))
@@ -50,7 +50,7 @@ class Overwrite:
         """One app id for all intervals: an older reload is done as soon as a newer one is."""
         return reload_marker(pipeline, self.target, slice_, generation)
 
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Layer]:
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Coverage]:
         """All intervals up to the newest that was loaded; what the earlier ones were is gone, hence no generation."""
         name = self.marker(pipeline, grid.cell(start), 1).app_id
         recorded = log.recorded(name)
@@ -58,8 +58,8 @@ class Overwrite:
         if recorded is None or newest is None or newest < start:
             return []
         first, last, end = map(instant_text, (start, newest, grid.after(newest)))
-        earlier = [Layer(first, last, 0, name)] if first < last else []
-        return [*earlier, Layer(last, end, reload_generation(recorded), name)]
+        earlier = [Coverage(first, last, 0, name)] if first < last else []
+        return [*earlier, Coverage(last, end, reload_generation(recorded), name)]
 
     def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
         """Nothing that its name does not say."""
@@ -69,5 +69,5 @@ class Overwrite:
         """One overwrite of the whole table."""
         log = ready(frame, writing, self.layout)
         if not self.allow_empty and log.rows() != 0 and frame.isEmpty():
-            raise EmptyReload(target=self.target, where=writing.where, pipeline=writing.work.pipeline)
+            raise EmptyOverwrite(target=self.target, where=writing.where, pipeline=writing.work.pipeline)
         writes.overwrite(frame, writing.path, writing.stamp)

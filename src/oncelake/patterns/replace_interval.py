@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from oncelake.delta.layout import Columns, checked_columns, checked_layout, checked_share, checked_target
+from oncelake.delta.layout import ColumnNames, checked_columns, checked_layout, checked_share, checked_target
 from oncelake.delta.targets import look_at, ready, replace
 from oncelake.delta.writes import Layout
 from oncelake.errors import BadDeclaration
 from oncelake.model.contracts import Log, Writing
-from oncelake.model.coverage import Layer
+from oncelake.model.coverage import Coverage
 from oncelake.model.intervals import Grid, Interval
 from oncelake.model.markers import Marker, marker
 from oncelake.model.slices import Slice
@@ -28,8 +28,8 @@ def replace_interval(
     target: str,
     time: str,
     within: Mapping[str, Any] | None = None,
-    partition_by: Columns = None,
-    cluster_by: Columns = None,
+    partition_by: ColumnNames = None,
+    cluster_by: ColumnNames = None,
 ) -> ReplaceInterval:
     """Replace the rows whose `time` lies in the interval; an empty result clears it, a stray row is refused."""
     columns = checked_columns("time", time)
@@ -57,11 +57,11 @@ class ReplaceInterval:
         """It needs intervals."""
         return None if grid else f"replace_interval on {self.target} needs every="
 
-    def timed(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:
+    def time_column(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:
         """The declared one."""
         return find_time(frame, self.time, writing.grid or Grid("hour"), look_at(writing))
 
-    def apart(self, log: Log | None) -> bool:
+    def partitioned_by_time(self, log: Log | None) -> bool:
         """If the table is partitioned by the time column."""
         columns = log.partitioned_by if log else self.layout.partition_by
         return self.time.casefold() in {name.casefold() for name in columns}
@@ -70,9 +70,9 @@ class ReplaceInterval:
         """The interval is in the app id, so that older intervals are not taken for done."""
         return marker(pipeline, self.target, slice_, generation)
 
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Layer]:  # noqa: ARG002  contract
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Coverage]:  # noqa: ARG002  contract
         """Every interval has a marker of its own."""
-        return log.layers(pipeline, self.target)
+        return log.coverage(pipeline, self.target)
 
     def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
         """Nothing that its name does not say."""
@@ -81,7 +81,7 @@ class ReplaceInterval:
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One `replaceWhere` on the interval and the share."""
         assert isinstance(writing.work.slice, Interval)
-        column, kind = self.timed(frame, writing)
+        column, kind = self.time_column(frame, writing)
         ready(frame, writing, self.layout)
         mine = inside(column, kind, writing.work.slice)
         replace(frame, writing, all_of([mine, *share(self.within)]), (column, *self.within))

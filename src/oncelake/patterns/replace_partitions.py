@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from oncelake.delta import writes
-from oncelake.delta.layout import Columns, checked_columns, checked_share, checked_target
+from oncelake.delta.layout import ColumnNames, checked_columns, checked_share, checked_target
 from oncelake.delta.targets import look_at, ready, replace
 from oncelake.delta.writes import Layout, partitions_of
 from oncelake.errors import BadDeclaration, NotPartitioned, WrongTimeType
 from oncelake.model.contracts import Log, Writing
-from oncelake.model.coverage import Layer
+from oncelake.model.coverage import Coverage
 from oncelake.model.intervals import Grid, Interval
 from oncelake.model.markers import Marker, marker
 from oncelake.model.slices import Slice
@@ -29,7 +29,7 @@ _TIMES = ("date", "timestamp", "timestamp_ntz", "string")
 
 def replace_partitions(
     target: str,
-    by: Columns,
+    by: ColumnNames,
     values: Iterable[Any] | None = None,
     within: Mapping[str, Any] | None = None,
 ) -> ReplacePartitions:
@@ -68,7 +68,7 @@ class ReplacePartitions:
             return f"replace_partitions on {self.target}: values= are the same for every interval; leave every= or values= out"
         return None
 
-    def apart(self, log: Log | None) -> bool:  # noqa: ARG002  contract
+    def partitioned_by_time(self, log: Log | None) -> bool:  # noqa: ARG002  contract
         """Always."""
         return True
 
@@ -76,9 +76,9 @@ class ReplacePartitions:
         """The slice is in the app id."""
         return marker(pipeline, self.target, slice_, generation)
 
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Layer]:  # noqa: ARG002  contract
+    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Coverage]:  # noqa: ARG002  contract
         """Every interval has a marker of its own."""
-        return log.layers(pipeline, self.target)
+        return log.coverage(pipeline, self.target)
 
     def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
         """Nothing that its name does not say."""
@@ -101,12 +101,12 @@ class ReplacePartitions:
 
     def _meant(self, frame: DataFrame, names: tuple[str, ...], writing: Writing) -> str | None:
         if isinstance(writing.work.slice, Interval):
-            return inside(*self.timed(frame, writing), writing.work.slice)
+            return inside(*self.time_column(frame, writing), writing.work.slice)
         if self.values is not None:
             return share({names[0]: list(self.values)})[0]
         return one_of(partitions_of(frame, names))
 
-    def timed(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:
+    def time_column(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:
         """The partition column that is a time."""
         look = look_at(writing)
         found = [find_column(frame, name, look) for name in self.by]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oncelake.delta.layout import Columns, checked_columns, checked_layout, checked_target
+from oncelake.delta.layout import ColumnNames, checked_columns, checked_layout, checked_target
 from oncelake.errors import BadDeclaration
 from oncelake.keyed.pattern import KeyedPattern
 from oncelake.keyed.spec import checked_spec
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 def scd2(  # noqa: PLR0913  every word of it is a choice of the user's
     target: str,
-    keys: Columns,
-    latest_by: Columns,
-    track: Columns = None,
+    keys: ColumnNames,
+    latest_by: ColumnNames,
+    track: ColumnNames = None,
     delete_when: str | Column | None = None,
     *,
     cdc: str | None = None,
-    leave_out: Columns = None,
+    exclude: ColumnNames = None,
     schema: str = "freeze",
     null_keys: str = "refuse",
     deletion_vectors: bool = False,
     compact: bool = True,
-    partition_by: Columns = None,
-    cluster_by: Columns = None,
+    partition_by: ColumnNames = None,
+    cluster_by: ColumnNames = None,
 ) -> Scd2:
     """Keep the history of every key, in the columns `valid_from`, `valid_to` (null while it is current) and `is_current`.
 
@@ -45,7 +45,7 @@ def scd2(  # noqa: PLR0913  every word of it is a choice of the user's
         latest_by,
         delete_when=delete_when,
         cdc=cdc,
-        leave_out=leave_out,
+        exclude=exclude,
         schema=schema,
         nulls=null_keys,
     )

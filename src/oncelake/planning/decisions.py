@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 from oncelake.declare.pipelines import Pipeline
 from oncelake.model.contracts import Log, Pattern
-from oncelake.model.coverage import Layer, clipped, joined, overlaid, topmost
+from oncelake.model.coverage import Coverage, align, clip, coalesce, resolve_overlaps
 from oncelake.model.intervals import Interval, instant_text, subtract
-from oncelake.model.work import ASKED, DONE, MISSING, STALE
+from oncelake.model.work import DONE, MISSING, RESTATED, STALE
 
 _ABOVE_ALL = 2**62
 _BUNDLE = "several"
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)
 
 
-class Part(NamedTuple):
+class StalePart(NamedTuple):
     """A part of what is done that is stale, and why."""
 
     start: str
@@ -25,7 +25,7 @@ class Part(NamedTuple):
     why: str
 
 
-Stale = Callable[[Pipeline, Pattern, Sequence[Layer]], list[Part]]
+Stale = Callable[[Pipeline, Pattern, Sequence[Coverage]], list[StalePart]]
 
 
 class Manner(NamedTuple):
@@ -39,7 +39,7 @@ class Manner(NamedTuple):
     apart: int = 1000
 
 
-class Fate(NamedTuple):
+class Decision(NamedTuple):
     """What would happen with a stretch of time of one target, and why. What is done has the marker that did it."""
 
     start: str
@@ -48,61 +48,65 @@ class Fate(NamedTuple):
     generation: int
     why: str
     cause: str = MISSING
-    marked: str | None = None
+    app_id: str | None = None
 
 
-def fates(pipeline: Pipeline, pattern: Pattern, span: Interval, log: Log | None, manner: Manner) -> list[Fate]:
+def decide(pipeline: Pipeline, pattern: Pattern, span: Interval, log: Log | None, manner: Manner) -> list[Decision]:
     """What would happen with a target all over a span, in the order of time."""
     if log is None or pipeline.grid is None or pipeline.start is None:
-        return [Fate(instant_text(span.start), instant_text(span.end), "run", 1, "not done yet")]
-    done = clipped(pattern.done(log, pipeline.name, pipeline.start, pipeline.grid), span)
-    asked = clipped(log.layers(pipeline.name, pattern.target, asked=True), span)
+        return [Decision(instant_text(span.start), instant_text(span.end), "run", 1, "not done yet")]
+    done = clip(pattern.done(log, pipeline.name, pipeline.start, pipeline.grid), span)
+    requested = clip(log.coverage(pipeline.name, pattern.target, requested=True), span)
     parts = manner.stale(pipeline, pattern, done)
     told = _bundled(done) if len(done) > manner.apart else done
     # An interval that is done in part is not done.
-    gaps = [pipeline.grid.around(gap) for gap in subtract([span], joined(told))]
-    blank = [Layer(instant_text(gap.start), instant_text(gap.end), _ABOVE_ALL, "") for gap in gaps]
-    rows: tuple[Sequence[Any], ...] = (topmost([*told, *blank]), asked, parts)
+    gaps = [pipeline.grid.around(gap) for gap in subtract([span], coalesce(told))]
+    blank = [Coverage(instant_text(gap.start), instant_text(gap.end), _ABOVE_ALL, "") for gap in gaps]
+    rows: tuple[Sequence[Any], ...] = (resolve_overlaps([*told, *blank]), requested, parts)
     return [
         _fate(
-            layer._replace(start=start, end=end),
+            covered._replace(start=start, end=end),
             ask,
             part,
             pattern,
             manner.redo or late(pipeline, end, span.end),
         )
-        for start, end, (layer, ask, part) in overlaid(*rows)
-        if layer is not None
+        for start, end, (covered, ask, part) in align(*rows)
+        if covered is not None
     ]
 
 
-def _fate(layer: Layer, ask: Layer | None, part: Part | None, pattern: Pattern, redo: bool) -> Fate:
+def _fate(covered: Coverage, ask: Coverage | None, part: StalePart | None, pattern: Pattern, redo: bool) -> Decision:
     """What would happen with a stretch of one kind: blank, done by a marker, asked for again, or stale."""
-    wanted, marked = ask.height if ask else 1, None if layer.name == _BUNDLE else layer.name
-    if not layer.name:
-        return Fate(layer.start, layer.end, "run", wanted, "not done yet")
-    if not layer.height:
-        return Fate(layer.start, layer.end, "skip", 1, "a later interval's reload is in place", DONE, marked)
-    if wanted > layer.height:
-        return Fate(layer.start, layer.end, "run", wanted, f"restated: generation {wanted} was asked for", ASKED)
+    wanted, app_id = ask.generation if ask else 1, None if covered.name == _BUNDLE else covered.name
+    if not covered.name:
+        return Decision(covered.start, covered.end, "run", wanted, "not done yet")
+    if not covered.generation:
+        return Decision(covered.start, covered.end, "skip", 1, "a later interval's reload is in place", DONE, app_id)
+    if wanted > covered.generation:
+        return Decision(
+            covered.start, covered.end, "run", wanted, f"restated: generation {wanted} was asked for", RESTATED
+        )
     if part is None:
-        return Fate(layer.start, layer.end, "skip", layer.height, "done", DONE, marked)
+        return Decision(covered.start, covered.end, "skip", covered.generation, "done", DONE, app_id)
     if pattern.restates and redo:
-        return Fate(layer.start, layer.end, "run", layer.height + 1, f"stale: {part.why}", STALE)
+        return Decision(covered.start, covered.end, "run", covered.generation + 1, f"stale: {part.why}", STALE)
     cannot = "" if pattern.restates else f"; {pattern.kind} cannot be restated"
-    return Fate(layer.start, layer.end, "skip", layer.height, f"done, but stale: {part.why}{cannot}", STALE, marked)
+    return Decision(
+        covered.start, covered.end, "skip", covered.generation, f"done, but stale: {part.why}{cannot}", STALE, app_id
+    )
 
 
-def _bundled(layers: Sequence[Layer]) -> list[Layer]:
+def _bundled(coverage: Sequence[Coverage]) -> list[Coverage]:
     """Neighbours of one generation as one: so many are not told one by one."""
-    found: list[Layer] = []
-    first = last = layers[0]
-    for layer in layers[1:]:
-        if last.end != layer.start or last.height != layer.height:
-            found.append(Layer(first.start, last.end, first.height, _BUNDLE))
-            first = layer
-        last = layer
-    return [*found, Layer(first.start, last.end, first.height, _BUNDLE)]
+    found: list[Coverage] = []
+    first = last = coverage[0]
+    for covered in coverage[1:]:
+        if last.end != covered.start or last.generation != covered.generation:
+            found.append(Coverage(first.start, last.end, first.generation, _BUNDLE))
+            first = covered
+        last = covered
+    return [*found, Coverage(first.start, last.end, first.generation, _BUNDLE)]
 
 
 def late(pipeline: Pipeline, end: str, until: datetime) -> bool:

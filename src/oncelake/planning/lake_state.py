@@ -13,28 +13,28 @@ from oncelake.model.contracts import Log
 from oncelake.model.intervals import Interval
 from oncelake.model.slices import Whole
 from oncelake.model.work import STALE, Request
-from oncelake.planning.plan import Known
+from oncelake.planning.plan import LakeState
 from oncelake.planning.staleness import Sights, Staleness, reading_of
 from oncelake.storage.paths import Address
 
 
-def survey(
+def read_lake_state(
     pipelines: Mapping[str, Pipeline],
     chosen: Iterable[Pipeline],
     address: Address,
     request: Request,
     failed: Mapping[str, list[Interval]],
-) -> Known:
+) -> LakeState:
     """What is known of the lake, as far as the chosen pipelines need it."""
     chosen = list(chosen)
     wanted = {table for pipeline in chosen for table in pipeline.writes_tables | pipeline.reads_tables}
     owned = {table for pipeline in pipelines.values() for table in pipeline.writes_tables}
     logs: dict[str, Log | None] = {table: find_log(table, address.table(table)) for table in wanted & owned}
     sights = Sights(address)
-    return Known(
+    return LakeState(
         logs,
         {pipeline.name: pins_now(pipeline, address) for pipeline in chosen if pipeline.grid is None},
-        sights.weigh,
+        sights.estimate,
         Staleness(logs, sights, everything=request.only == STALE).parts,
         failed,
         address.is_local,

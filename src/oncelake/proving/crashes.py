@@ -13,7 +13,7 @@ from random import Random
 from oncelake.proving.calls import ERRORS, FAIL, JVM, KILL, LOSE, PYTHON, STOP, Act, Call
 from oncelake.proving.cases import Case, after
 from oncelake.proving.images import Folders, Image, distinct
-from oncelake.proving.testbed import DONE, Laboratory, masked
+from oncelake.proving.testbed import DONE, Testbed, masked
 from oncelake.proving.verdict import Violation
 from oncelake.proving.worker_handle import Died
 
@@ -74,7 +74,7 @@ class Recording:
         return masked(self._folders.inner(call.to or call.path).partition("/")[2]) or "."
 
 
-def steps(lab: Laboratory) -> Iterator[Case]:
+def steps(lab: Testbed) -> Iterator[Case]:
     """Stop at every named point of the ring, and run again."""
     lab.fresh()
     reached: list[str] = lab.asked(lab.main)["reached"]
@@ -83,25 +83,25 @@ def steps(lab: Laboratory) -> Iterator[Case]:
         yield Case(f"step:{number}", "step", story, partial(_stopped, lab, number))
 
 
-def _stopped(lab: Laboratory, number: int) -> Violation | None:
+def _stopped(lab: Testbed, number: int) -> Violation | None:
     lab.fresh()
     lab.run(stop_at=number)
     return lab.judge(lab.rerun())
 
 
-def crashes(lab: Laboratory, recording: Recording) -> Iterator[Case]:
+def crashes(lab: Testbed, recording: Recording) -> Iterator[Case]:
     """Recover every distinct state that a kill after some call would leave."""
     for image in recording.distinct:
         name = f"crash:{recording.names[image.number]}"
         yield Case(name, "crash", recording.killed(image), partial(_crashed, lab, image))
 
 
-def _crashed(lab: Laboratory, image: Image) -> Violation | None:
+def _crashed(lab: Testbed, image: Image) -> Violation | None:
     lab.put(image.tree)
     return lab.judge(lab.rerun())
 
 
-def crashes_in_recovery(lab: Laboratory, recording: Recording) -> Iterator[Case]:
+def crashes_in_recovery(lab: Testbed, recording: Recording) -> Iterator[Case]:
     """Crash, crash again while recovering, and recover from that."""
     for image in recording.distinct:
         name = recording.names[image.number]
@@ -109,14 +109,14 @@ def crashes_in_recovery(lab: Laboratory, recording: Recording) -> Iterator[Case]
         yield Case(f"recovery:{name}", "recovery", recording.killed(image), happen)
 
 
-def _crashed_again(lab: Laboratory, image: Image, name: str) -> Violation | None:
+def _crashed_again(lab: Testbed, image: Image, name: str) -> Violation | None:
     second = Recording(lab.recorded(image.tree), lab.folders)
     again = Random(name).choice(second.distinct)  # noqa: S311  the same case is the same crash
     found = _crashed(lab, again)
     return found and after(found, f"and again while recovering, {second.killed(again)}")
 
 
-def kills(lab: Laboratory, recording: Recording) -> Iterator[Case]:
+def kills(lab: Testbed, recording: Recording) -> Iterator[Case]:
     """Kill real processes at a call, and run again at once, while a JVM may still be dying."""
     for (who, shown), number in product(_KILLED.items(), recording.calls):
         story = f"{shown} really killed before {recording.told(recording.call(number))}"
@@ -124,10 +124,10 @@ def kills(lab: Laboratory, recording: Recording) -> Iterator[Case]:
         yield Case(f"kill:{shown}:{recording.names[number]}", "kill", story, happen)
 
 
-def _really_killed(lab: Laboratory, image: Image, act: Act) -> Violation | None:
+def _really_killed(lab: Testbed, image: Image, act: Act) -> Violation | None:
     lab.fresh()
     with closing(lab.other()) as other:
-        other.ask("warm")
+        other.request("warm")
         with other.watching(act):
             lab.begin(other)
             with suppress(Died):
@@ -137,7 +137,7 @@ def _really_killed(lab: Laboratory, image: Image, act: Act) -> Violation | None:
         return lab.judge(lab.rerun())
 
 
-def faults(lab: Laboratory, recording: Recording) -> Iterator[Case]:
+def faults(lab: Testbed, recording: Recording) -> Iterator[Case]:
     """Let a call fail as a full or broken disk makes it fail."""
     for error, number in product(ERRORS, recording.calls):
         story = f"{error} at {recording.told(recording.call(number))}"
@@ -145,7 +145,7 @@ def faults(lab: Laboratory, recording: Recording) -> Iterator[Case]:
         yield Case(f"fault:{error}:{recording.names[number]}", "fault", story, partial(_settled, lab, act))
 
 
-def lost_answers(lab: Laboratory, recording: Recording) -> Iterator[Case]:
+def lost_answers(lab: Testbed, recording: Recording) -> Iterator[Case]:
     """Let a commit land and its answer be an error."""
     for number in recording.commits:
         story = f"the answer lost after {recording.told(recording.call(number))}"
@@ -153,7 +153,7 @@ def lost_answers(lab: Laboratory, recording: Recording) -> Iterator[Case]:
         yield Case(f"lost:{recording.names[number]}", "lost", story, partial(_settled, lab, act))
 
 
-def _settled(lab: Laboratory, act: Act) -> Violation | None:
+def _settled(lab: Testbed, act: Act) -> Violation | None:
     """A run that met a fault may fail; what it calls done must be done, and the next run must end well."""
     lab.fresh()
     with lab.main.watching(act):
@@ -165,7 +165,7 @@ def _settled(lab: Laboratory, act: Act) -> Violation | None:
     return lab.judge(lab.rerun())
 
 
-def zombies(lab: Laboratory, recording: Recording) -> Iterator[Case]:
+def zombies(lab: Testbed, recording: Recording) -> Iterator[Case]:
     """A writer stops in the middle of its commit, is taken for dead, and wakes after its successor has run."""
     for number in recording.commits:
         call = recording.call(number)
@@ -174,15 +174,15 @@ def zombies(lab: Laboratory, recording: Recording) -> Iterator[Case]:
             yield Case(f"zombie:{recording.names[number]}", "zombie", story, partial(_woken, lab, number))
 
 
-def _woken(lab: Laboratory, number: int) -> Violation | None:
+def _woken(lab: Testbed, number: int) -> Violation | None:
     lab.fresh()
     with closing(lab.other()) as other:
-        other.ask("warm")
+        other.request("warm")
         with other.watching(Act(number, STOP)):
             lab.begin(other)
             if other.wait_until_acted(120):
                 other.kill()
-                lab.run(patience=0.5)
+                lab.run(lock_timeout=0.5)
             other.wake()
             other.wait_until_gone(60)
         return lab.judge(lab.rerun())

@@ -14,20 +14,20 @@ from oncelake.proving.calls import Call
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """A file, folder or link. A file's bytes are those of an earlier state of it, cut, with a piece laid over."""
 
     kind: str  # "file", "folder" or "link"
     digest: bytes
     size: int = 0
-    before: Entry | None = None
+    before: JournalEntry | None = None
     piece: tuple[str, int, int, int] | None = None  # where its bytes are: file, position, length; and where they go
     target: str = ""
 
     def content(self) -> bytes:
         """The bytes of a file."""
-        entry: Entry | None = self
-        chain: list[Entry] = []
+        entry: JournalEntry | None = self
+        chain: list[JournalEntry] = []
         while entry is not None:
             chain.append(entry)
             entry = entry.before
@@ -44,10 +44,10 @@ class Entry:
         return bytes(data)
 
 
-Tree = Mapping[str, Entry]
-FOLDER = Entry("folder", b"folder")
+Tree = Mapping[str, JournalEntry]
+FOLDER = JournalEntry("folder", b"folder")
 _GONE = " (deleted)"  # how the kernel names an open file that has no name any more
-_EMPTY = Entry("file", hashlib.blake2b(b"").digest())
+_EMPTY = JournalEntry("file", hashlib.blake2b(b"").digest())
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class Folders:
         return self.real[int(index)] / rest
 
 
-def scan(folders: Folders, keep: Path) -> dict[str, Entry]:
+def scan(folders: Folders, keep: Path) -> dict[str, JournalEntry]:
     """The tree that is on disk now; its files are copied to `keep`, for the folders will change."""
-    tree: dict[str, Entry] = {}
+    tree: dict[str, JournalEntry] = {}
     for index, root in enumerate(folders.real):
         if not root.exists():
             continue
@@ -95,19 +95,19 @@ def scan(folders: Folders, keep: Path) -> dict[str, Entry]:
     return tree
 
 
-def _scanned(path: Path, copy: Path) -> Entry:
+def _scanned(path: Path, copy: Path) -> JournalEntry:
     if path.is_symlink():
         target = os.readlink(path)
-        return Entry("link", target.encode(), target=target)
+        return JournalEntry("link", target.encode(), target=target)
     copy.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(path, copy)
     size = copy.stat().st_size
     return _written(_EMPTY, (str(copy), 0, size, 0), copy.read_bytes()) if size else _EMPTY
 
 
-def _written(before: Entry, piece: tuple[str, int, int, int], data: bytes) -> Entry:
+def _written(before: JournalEntry, piece: tuple[str, int, int, int], data: bytes) -> JournalEntry:
     digest = hashlib.blake2b(before.digest + piece[3].to_bytes(8, "little") + data).digest()
-    return Entry("file", digest, max(before.size, piece[3] + len(data)), before, piece)
+    return JournalEntry("file", digest, max(before.size, piece[3] + len(data)), before, piece)
 
 
 def images(start: Tree, calls: Iterable[Call], journal: Path, folders: Folders) -> list[Image]:
@@ -139,7 +139,7 @@ class _Replay:
         elif call.kind == "mkdir":
             self._add(path, FOLDER)
         elif call.kind == "symlink":
-            self._add(path, Entry("link", data, target=os.fsdecode(data)))
+            self._add(path, JournalEntry("link", data, target=os.fsdecode(data)))
         elif path not in tree:
             return  # `check_complete` will say that its making went unseen
         elif call.kind == "write":
@@ -155,10 +155,10 @@ class _Replay:
         else:
             self._remove(path)
 
-    def _add(self, path: str, entry: Entry) -> None:
+    def _add(self, path: str, entry: JournalEntry) -> None:
         self.tree[path], self._names[path] = entry, {path}
 
-    def _change(self, path: str, entry: Entry) -> None:
+    def _change(self, path: str, entry: JournalEntry) -> None:
         self.tree |= dict.fromkeys(self._names[path], entry)
 
     def _move(self, path: str, to: str) -> None:
@@ -174,7 +174,7 @@ class _Replay:
         self._names.pop(path).discard(path)
 
 
-def _cut(entry: Entry, size: int) -> Entry:
+def _cut(entry: JournalEntry, size: int) -> JournalEntry:
     if size == 0:
         return _EMPTY
     return replace(_EMPTY, digest=hashlib.blake2b(entry.digest + b"cut%d" % size).digest(), size=size, before=entry)
@@ -226,5 +226,5 @@ def check_complete(tree: Tree, folders: Folders) -> None:
         raise ProverUnavailable(problem=problem, next="oncelake prove --level steps")
 
 
-def _same(entry: Entry, path: Path) -> bool:
+def _same(entry: JournalEntry, path: Path) -> bool:
     return entry.kind != "file" or path.read_bytes() == entry.content()

@@ -40,7 +40,7 @@ class Job(Protocol):
         """Start what can be started before it runs."""
         ...
 
-    def run(self, ask: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Run it as asked, and say what came of it."""
         ...
 
@@ -62,7 +62,7 @@ class PipelineJob:
     def _open(self, root: str, spark: SparkSession | None) -> once.Project:
         project = once.open(self.spec["root"], self.spec["profile"], spark).in_sandbox(self.spec["lake"], self.name)
         project.address = replace(project.address, root=root)
-        project.settings = replace(project.settings, patience=self.spec["patience"])
+        project.settings = replace(project.settings, lock_timeout=self.spec["lock_timeout"])
         return project
 
     def session(self) -> SparkSession:
@@ -73,35 +73,37 @@ class PipelineJob:
         """Start the session."""
         self.session()
 
-    def run(self, ask: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Run the spans asked for, one after the other, in one thread or in several at once."""
         reached: list[str] = []
-        with _set(self.session(), ask.get("settings", {})), _stopping(reached, ask.get("stop_at")):
-            if (threads := ask.get("threads", 1)) > 1:
+        with _set(self.session(), request.get("settings", {})), _stopping(reached, request.get("stop_at")):
+            if (threads := request.get("threads", 1)) > 1:
                 with ThreadPoolExecutor(threads) as pool:
-                    reports = [r for each in pool.map(lambda _: self._reports(ask), range(threads)) for r in each]
+                    reports = [r for each in pool.map(lambda _: self._reports(request), range(threads)) for r in each]
             else:
-                reports = self._until_stopped(ask)
+                reports = self._until_stopped(request)
         works = [work.document() for report in reports for work in report.works]
         return {"works": works, "reached": reached}
 
-    def _until_stopped(self, ask: Mapping[str, Any]) -> list[Report]:
+    def _until_stopped(self, request: Mapping[str, Any]) -> list[Report]:
         try:
-            return self._reports(ask)
+            return self._reports(request)
         except Stopped:
             return []
 
-    def _reports(self, ask: Mapping[str, Any]) -> list[Report]:
-        project = self._open(ask["root"], self.session()) if ask.get("root") else self.project
-        project.settings = replace(project.settings, patience=ask.get("patience", self.spec["patience"]))
-        if number := ask.get("scatter"):
+    def _reports(self, request: Mapping[str, Any]) -> list[Report]:
+        project = self._open(request["root"], self.session()) if request.get("root") else self.project
+        project.settings = replace(
+            project.settings, lock_timeout=request.get("lock_timeout", self.spec["lock_timeout"])
+        )
+        if number := request.get("scatter"):
             project = _scattering(project, self.name, number)
         now = datetime.fromisoformat(self.spec["now"])
-        if ask.get("restate"):
-            starts, ends = zip(*ask["spans"], strict=True)
+        if request.get("restate"):
+            starts, ends = zip(*request["spans"], strict=True)
             whole = {"start": min(starts), "end": max(ends)} if starts[0] else {}
             return [project.restate(self.name, now=now, **whole)]
-        return [project.run(self.name, start=start, end=end, now=now) for start, end in ask["spans"]]
+        return [project.run(self.name, start=start, end=end, now=now) for start, end in request["spans"]]
 
 
 @dataclass(frozen=True)
@@ -162,18 +164,18 @@ class ScriptJob:
     def warm(self) -> None:
         """Nothing: the script makes its own session."""
 
-    def run(self, ask: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Run the script from its first line."""
         problem = None
-        with _as_main(self.script, self.arguments), _kept_session(ask.get("settings")):
+        with _as_main(self.script, self.arguments), _kept_session(request.get("settings")):
             try:
                 runpy.run_path(self.script, run_name="__main__")
             except SystemExit as ended:
                 problem = None if ended.code in (None, 0) else f"exit {ended.code}"
             except Exception as error:  # noqa: BLE001  whatever it raised is its outcome
-                from oncelake.delta.conflicts import gist
+                from oncelake.delta.conflicts import one_line
 
-                problem = f"{type(error).__name__}: {gist(error)}"
+                problem = f"{type(error).__name__}: {one_line(error)}"
         outcome = "committed" if problem is None else "failed"
         return {"works": [{"outcome": outcome, "error": problem}], "reached": []}
 

@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oncelake.errors import Misuse
+from oncelake.errors import UsageError
 from oncelake.model.contracts import Reading
 from oncelake.model.intervals import Interval, instant_text
 from oncelake.model.slices import Slice
 from oncelake.proving.images import Folders
-from oncelake.proving.testbed import Subjected
+from oncelake.proving.testbed import JobSpec
 from oncelake.proving.views import View, make_views
 from oncelake.running.transform import cells_of
 from oncelake.sources.files import FilesSource
@@ -32,7 +32,7 @@ _OPTIONS = {"date": "--date", "start": "--from", "end": "--to"}
 
 def prepare_pipeline(
     project: Project, name: str, span: Mapping[str, Any], exclude: Mapping[str, Sequence[str]], sandbox: Path
-) -> tuple[Subjected, Folders]:
+) -> tuple[JobSpec, Folders]:
     """A pipeline: its targets are written to a lake in the sandbox, whatever else it reads is read where it is."""
     lake, pipeline = sandbox / "lake", project.pipelines[name]
     now = span.get("now") or datetime.now(UTC)
@@ -44,11 +44,11 @@ def prepare_pipeline(
         "profile": project.profile,
         "name": name,
         "lake": str(lake),
-        "patience": _PATIENCE,
+        "lock_timeout": _PATIENCE,
         "now": now.isoformat(),
     }
     options = (f" {option} {span[key]}" for key, option in _OPTIONS.items() if span.get(key))
-    job = Subjected(
+    job = JobSpec(
         spec=spec,
         name=name,
         scope=" … ".join(dict.fromkeys((str(slices[0]), str(slices[-1])))),
@@ -72,7 +72,7 @@ def _slices(project: Project, name: str, span: Mapping[str, Any], now: datetime)
     asked = {key: span.get(key) for key in _OPTIONS}
     works = project.plan(name, **asked, now=now).works  # type: ignore[arg-type]
     if not works:
-        raise Misuse(message=f"nothing of {name} is due, so there is nothing to prove")
+        raise UsageError(message=f"nothing of {name} is due, so there is nothing to prove")
     undone = {item.work.slice for item in works if item.action != "skip"}
     # Ranges are taken apart: in a proof each interval is a work of its own, and their range is one more case.
     pipeline = project.pipelines[name]
@@ -122,7 +122,7 @@ def _withhold(files: Sequence[Path]) -> bool:
 
 def prepare_script(
     script: Path, tables: Sequence[str], arguments: Sequence[str], exclude: Mapping[str, Sequence[str]], sandbox: Path
-) -> tuple[Subjected, Folders, list[View]]:
+) -> tuple[JobSpec, Folders, list[View]]:
     """A script: the folders of its tables are shown to it as views in which only the sandbox is written."""
     paths = {table: Path(table).absolute().resolve() for table in tables}
     views, places = make_views(list(paths.values()), sandbox)
@@ -136,7 +136,7 @@ def prepare_script(
         "folder": str(Path.cwd()),
         "tables": {table: str(path) for table, path in paths.items()},
     }
-    job = Subjected(
+    job = JobSpec(
         spec=spec,
         name=script.name,
         scope=shlex.join(["python", script.name, *arguments]),

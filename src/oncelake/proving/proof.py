@@ -19,16 +19,16 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
 import oncelake as once
-from oncelake.errors import Misuse
-from oncelake.planning.plan import choose
+from oncelake.errors import UsageError
+from oncelake.planning.plan import select_pipelines
 from oncelake.proving import crashes, scenarios
 from oncelake.proving.calls import compiler, library
 from oncelake.proving.cases import Case, spread
 from oncelake.proving.crashes import Recording
 from oncelake.proving.preparing import prepare_pipeline, prepare_script, spark_environment
-from oncelake.proving.testbed import Laboratory
+from oncelake.proving.testbed import Testbed
 from oncelake.proving.verdict import Count, Verdict, Violation
-from oncelake.proving.worker_handle import Setting, Trial
+from oncelake.proving.worker_handle import Setting, WorkerHandle
 
 if TYPE_CHECKING:
     from oncelake.api import Project
@@ -36,7 +36,19 @@ if TYPE_CHECKING:
 LEVELS = ("calls", "steps")
 SPAN = ("date", "start", "end", "now")
 RECORDED = ("crash", "recovery", "lost", "fault", "zombie", "kill")
-SCENARIOS = ("clean", "twice", "order", "together", "restate", "late", "layout", "reader", "step", "race", *RECORDED)
+SCENARIOS = (
+    "clean",
+    "twice",
+    "order",
+    "combine_intervals",
+    "restate",
+    "late",
+    "layout",
+    "reader",
+    "step",
+    "race",
+    *RECORDED,
+)
 _PREFIX = "oncelake-proof-"
 
 
@@ -80,7 +92,7 @@ class Prover:
         self.level = chosen_level(level)
         self._open = ExitStack()
         self._proofs = 0
-        self._main: Trial | None = None
+        self._main: WorkerHandle | None = None
 
     def __enter__(self) -> Self:
         self.sandbox = self._open.enter_context(sandbox())
@@ -95,13 +107,13 @@ class Prover:
         span = {key: options.pop(key) for key in SPAN if key in options}
         effort = Effort(**options)
         opened = once.open(project) if isinstance(project, str | Path) else project
-        choose(opened.pipelines, [name])
+        select_pipelines(opened.pipelines, [name])
         self._proofs += 1
         folder = self.sandbox / str(self._proofs)
         job, folders = prepare_pipeline(opened, name, span, effort.exclude, folder)
         setting = Setting(folder, self.level)
-        self._main = self._main or self._open.enter_context(closing(Trial(setting)))
-        return _prove(Laboratory(job, folders, self._main, setting), effort, begun, told)
+        self._main = self._main or self._open.enter_context(closing(WorkerHandle(setting)))
+        return _prove(Testbed(job, folders, self._main, setting), effort, begun, told)
 
 
 def prove_script(
@@ -115,25 +127,25 @@ def prove_script(
     """Prove or refute a PySpark script that writes the given tables. It works on copies of them, in a sandbox."""
     effort, begun = Effort(**options), time.monotonic()
     if not Path(script).is_file():
-        raise Misuse(message=f"there is no script {script}")
+        raise UsageError(message=f"there is no script {script}")
     if not tables:
-        raise Misuse(message="name the tables that the script writes, with --table")
+        raise UsageError(message="name the tables that the script writes, with --table")
     with sandbox() as folder:
         job, folders, views = prepare_script(Path(script), tables, arguments, effort.exclude, folder)
         setting = Setting(folder, chosen_level(effort.level), views, spark_environment(folder))
-        with closing(Trial(setting)) as main:
-            return _prove(Laboratory(job, folders, main, setting), effort, begun, told)
+        with closing(WorkerHandle(setting)) as main:
+            return _prove(Testbed(job, folders, main, setting), effort, begun, told)
 
 
-def _prove(lab: Laboratory, effort: Effort, begun: float, told: Told | None) -> Verdict:
+def _prove(lab: Testbed, effort: Effort, begun: float, told: Told | None) -> Verdict:
     lab.make_reference()
     return _tried(lab, effort, begun, told or (lambda *_: None))
 
 
-def _tried(lab: Laboratory, effort: Effort, begun: float, told: Told) -> Verdict:
+def _tried(lab: Testbed, effort: Effort, begun: float, told: Told) -> Verdict:
     level, wanted = lab.setting.level, set(effort.scenarios or SCENARIOS)
     if unknown := wanted - set(SCENARIOS):
-        raise Misuse(message=f"there is no scenario {min(unknown)!r}; there are {', '.join(SCENARIOS)}")
+        raise UsageError(message=f"there is no scenario {min(unknown)!r}; there are {', '.join(SCENARIOS)}")
     images = lab.recorded(lab.start) if level == "calls" and wanted & set(RECORDED) else []
     recording = Recording(images, lab.folders)
     random = Random(effort.seed)  # noqa: S311  a proof must be repeatable
@@ -156,13 +168,13 @@ def _tried(lab: Laboratory, effort: Effort, begun: float, told: Told) -> Verdict
     )
 
 
-def _cases(lab: Laboratory, recorded: Recording, effort: Effort, random: Random) -> dict[str, Iterable[Case]]:
+def _cases(lab: Testbed, recorded: Recording, effort: Effort, random: Random) -> dict[str, Iterable[Case]]:
     """Every case there is, by scenario, the quickest to find fault first; each is looked for when it is wanted."""
     return {
         "clean": scenarios.cleanly(lab),
         "twice": scenarios.twice(lab),
         "order": scenarios.orders(lab, random),
-        "together": scenarios.together(lab),
+        "combine_intervals": scenarios.combine_intervals(lab),
         "restate": scenarios.restatements(lab),
         "late": scenarios.late(lab),
         "layout": scenarios.layouts(lab),
@@ -183,7 +195,7 @@ def _chosen(cases: Mapping[str, list[Case]], effort: Effort, random: Random) -> 
     if effort.case is not None:
         named = [case for group in cases.values() for case in group if case.id == effort.case]
         if not named:
-            raise Misuse(message=f"there is no case {effort.case!r} of this job; its calls may have changed")
+            raise UsageError(message=f"there is no case {effort.case!r} of this job; its calls may have changed")
         return named
     limits = {"step": effort.points, "crash": effort.points, "recovery": effort.recoveries, "fault": effort.faults}
     limits |= {"zombie": effort.zombies, "kill": effort.kills}
@@ -210,7 +222,7 @@ def _try(chosen: list[Case], effort: Effort, begun: float, told: Told) -> tuple[
     return tried, None
 
 
-def _command(lab: Laboratory, effort: Effort, violation: Violation | None) -> str:
+def _command(lab: Testbed, effort: Effort, violation: Violation | None) -> str:
     """The command that tries it again: all of it, or just the case that went wrong."""
     options = [f"--seed {effort.seed}"]
     options += [f"--level {effort.level}"] if effort.level else []
@@ -222,7 +234,7 @@ def _command(lab: Laboratory, effort: Effort, violation: Violation | None) -> st
 def chosen_level(asked: str | None) -> str:
     """The level asked for, or the best this machine has."""
     if asked not in (None, *LEVELS):
-        raise Misuse(message=f"there is no level {asked!r}; there are {', '.join(LEVELS)}")
+        raise UsageError(message=f"there is no level {asked!r}; there are {', '.join(LEVELS)}")
     if asked == "calls":
         library()  # says what is missing
     return asked or ("calls" if compiler() else "steps")

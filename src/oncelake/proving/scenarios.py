@@ -9,10 +9,10 @@ from itertools import permutations
 from random import Random
 from typing import Any
 
-from oncelake.model.failpoints import POINTS
-from oncelake.model.work import LOST
+from oncelake.model.failpoints import FAILPOINTS
+from oncelake.model.work import BUSY
 from oncelake.proving.cases import Case, after
-from oncelake.proving.testbed import Laboratory, same
+from oncelake.proving.testbed import Testbed, same
 from oncelake.proving.verdict import Violation
 
 _LAYOUTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -32,28 +32,28 @@ _LAYOUTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 Works = list[dict[str, Any]]
 
 
-def cleanly(lab: Laboratory) -> Iterator[Case]:
+def cleanly(lab: Testbed) -> Iterator[Case]:
     """Run the job again from the beginning: with the same input it must make the same tables."""
     yield Case("clean", "clean", "a second clean run, with the same input", partial(_run_afresh, lab))
 
 
-def _run_afresh(lab: Laboratory, **ask: Any) -> Violation | None:
+def _run_afresh(lab: Testbed, **request: Any) -> Violation | None:
     lab.fresh()
-    return lab.judge(lab.run(**ask))
+    return lab.judge(lab.run(**request))
 
 
-def twice(lab: Laboratory) -> Iterator[Case]:
+def twice(lab: Testbed) -> Iterator[Case]:
     """Run the job, and run it again."""
     yield Case("twice", "twice", "run twice", partial(_twice, lab))
 
 
-def _twice(lab: Laboratory) -> Violation | None:
+def _twice(lab: Testbed) -> Violation | None:
     lab.fresh()
     lab.run()
     return lab.judge(lab.rerun())
 
 
-def orders(lab: Laboratory, random: Random, limit: int = 24) -> Iterator[Case]:
+def orders(lab: Testbed, random: Random, limit: int = 24) -> Iterator[Case]:
     """Run the works in every order; of more than four works, in some."""
     works = range(len(lab.job.spans))
     if len(works) <= 4:
@@ -65,19 +65,21 @@ def orders(lab: Laboratory, random: Random, limit: int = 24) -> Iterator[Case]:
         yield Case(f"order:{shown}", "order", f"run in the order {shown}", partial(_ordered, lab, order))
 
 
-def together(lab: Laboratory) -> Iterator[Case]:
+def combine_intervals(lab: Testbed) -> Iterator[Case]:
     """Run all works as one range: it must be what they are one by one."""
     if len(lab.job.spans) > 1:
         whole = (lab.job.spans[0][0], lab.job.spans[-1][1])
-        yield Case("together", "together", "run as one range", partial(_run_afresh, lab, spans=[whole]))
+        yield Case(
+            "combine_intervals", "combine_intervals", "run as one range", partial(_run_afresh, lab, spans=[whole])
+        )
 
 
-def _ordered(lab: Laboratory, order: Sequence[int]) -> Violation | None:
+def _ordered(lab: Testbed, order: Sequence[int]) -> Violation | None:
     lab.fresh()
     return lab.judge([work for index in order for work in lab.run(spans=[lab.job.spans[index]])])
 
 
-def races(lab: Laboratory, threads: Sequence[int]) -> Iterator[Case]:
+def races(lab: Testbed, threads: Sequence[int]) -> Iterator[Case]:
     """Run the job several times at once, in threads and in processes."""
     for number in threads if lab.job.threads else ():
         story = f"run {number} times at once, in threads"
@@ -85,12 +87,12 @@ def races(lab: Laboratory, threads: Sequence[int]) -> Iterator[Case]:
     yield Case("race:2-processes", "race", "run in two processes at once", partial(_in_processes, lab))
 
 
-def _in_threads(lab: Laboratory, number: int) -> Violation | None:
+def _in_threads(lab: Testbed, number: int) -> Violation | None:
     lab.fresh()
     return _raced(lab, lab.run(threads=number))
 
 
-def _in_processes(lab: Laboratory) -> Violation | None:
+def _in_processes(lab: Testbed) -> Violation | None:
     with closing(lab.other()) as other:
         lab.fresh()
         lab.run(by=other)  # so that it is as warm as the first, and both begin at once
@@ -100,29 +102,29 @@ def _in_processes(lab: Laboratory) -> Violation | None:
         return _raced(lab, works + other.answer()["works"])
 
 
-def _raced(lab: Laboratory, works: Works) -> Violation | None:
+def _raced(lab: Testbed, works: Works) -> Violation | None:
     """Losing is allowed, if it is said and the next run ends well."""
-    said = [] if lab.job.may_fail else [work for work in works if work["outcome"] != LOST]
+    said = [] if lab.job.may_fail else [work for work in works if work["outcome"] != BUSY]
     return lab.judge([*said, *lab.rerun()])
 
 
-def restatements(lab: Laboratory) -> Iterator[Case]:
+def restatements(lab: Testbed) -> Iterator[Case]:
     """Do everything again on purpose."""
     if lab.job.restates:
         yield Case("restate", "restate", "run and restated", partial(_restated, lab))
         early = lab.job.early()
-        for number, _ in enumerate(POINTS if early else (), start=1):
+        for number, _ in enumerate(FAILPOINTS if early else (), start=1):
             story = f"part of the input came late, and the restatement was stopped at its step {number}"
             yield Case(f"restate:step-{number}", "restate", story, partial(_stopped, lab, str(early), number))
 
 
-def _restated(lab: Laboratory) -> Violation | None:
+def _restated(lab: Testbed) -> Violation | None:
     lab.fresh()
     lab.run()
     return lab.judge(lab.run(restate=True))
 
 
-def _stopped(lab: Laboratory, early: str, number: int) -> Violation | None:
+def _stopped(lab: Testbed, early: str, number: int) -> Violation | None:
     """The first step of a restatement is to ask for it: from then on any run goes on with it."""
     lab.fresh()
     lab.run(root=early)
@@ -130,7 +132,7 @@ def _stopped(lab: Laboratory, early: str, number: int) -> Violation | None:
     return lab.judge(lab.rerun())
 
 
-def late(lab: Laboratory) -> Iterator[Case]:
+def late(lab: Testbed) -> Iterator[Case]:
     """Part of the input comes after the run, or is withdrawn: what is done stays, an intended redo takes it all in."""
     early = lab.job.early()
     if early is None:
@@ -141,11 +143,11 @@ def late(lab: Laboratory) -> Iterator[Case]:
         yield Case("late:withdrawn", "late", story, partial(_withdrawn, lab, str(early)))
 
 
-def _came(lab: Laboratory, early: str) -> Violation | None:
+def _came(lab: Testbed, early: str) -> Violation | None:
     job = lab.job
     lab.fresh()
     first = lab.run(root=early)
-    before = lab.look()
+    before = lab.stats()
     if problem := lab.judge(first, before):
         return problem
     if not job.redoes and (problem := lab.judge(lab.run(), before)):
@@ -153,32 +155,32 @@ def _came(lab: Laboratory, early: str) -> Violation | None:
     return lab.judge(lab.run(restate=not job.redoes)) if job.restates else None
 
 
-def _withdrawn(lab: Laboratory, early: str) -> Violation | None:
+def _withdrawn(lab: Testbed, early: str) -> Violation | None:
     lab.fresh()
     lab.run(root=early)
-    without = lab.look()
+    without = lab.stats()
     lab.fresh()
     lab.run()
     return lab.judge(lab.run(root=early, restate=not lab.job.redoes), without)
 
 
-def layouts(lab: Laboratory) -> Iterator[Case]:
+def layouts(lab: Testbed) -> Iterator[Case]:
     """Run with the same input in other tasks and another order: what depends on these is another at every run."""
-    for name, (story, ask) in _LAYOUTS.items():
-        yield Case(f"layout:{name}", "layout", story, partial(_run_afresh, lab, **ask))
+    for name, (story, request) in _LAYOUTS.items():
+        yield Case(f"layout:{name}", "layout", story, partial(_run_afresh, lab, **request))
 
 
-def readers(lab: Laboratory) -> Iterator[Case]:
+def readers(lab: Testbed) -> Iterator[Case]:
     """Look at every version a reader could have seen: each must be the table before or after a whole work."""
     yield Case("reader", "reader", "read between two commits", partial(_read, lab))
 
 
-def _read(lab: Laboratory) -> Violation | None:
+def _read(lab: Testbed) -> Violation | None:
     lab.fresh()
-    whole = [lab.look()]
+    whole = [lab.stats()]
     for span in lab.job.spans:
         lab.run(spans=[span])
-        whole.append(lab.look())
+        whole.append(lab.stats())
     lab.run(restate=lab.job.restates)
     since = {table: seen["version"] for table, seen in whole[0].items() if seen is not None}
     found = (_torn(table, seen, [state[table] for state in whole]) for table, seen in lab.versions(since).items())

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from oncelake.errors import NothingToProve
-from oncelake.model.work import ALREADY_DONE, COMMITTED, LOST
+from oncelake.model.work import ALREADY_DONE, BUSY, COMMITTED
 from oncelake.proving.calls import Act, read_journal
 from oncelake.proving.images import Folders, Image, Tree, check_complete, images, names, restore, scan
 from oncelake.proving.verdict import Violation
-from oncelake.proving.worker_handle import Setting, Trial
+from oncelake.proving.worker_handle import Setting, WorkerHandle
 
 DONE = (COMMITTED, ALREADY_DONE)
 
@@ -24,7 +24,7 @@ Span = tuple[str | None, str | None]
 
 
 @dataclass(frozen=True)
-class Subjected:
+class JobSpec:
     """A job as the prover knows it: its name, its works, its tables in the sandbox, and what may be asked of it.
 
     `restates`: it may be done again on purpose; `replaces`: which also removes what was withdrawn. `may_fail`: a run that meets another, or its remains, may fail, if it says so and the
@@ -49,10 +49,10 @@ class Subjected:
     exclude: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-class Laboratory:
+class Testbed:
     """One sandbox with one warm subject, and the reference: the tables after one clean run."""
 
-    def __init__(self, job: Subjected, folders: Folders, main: Trial, setting: Setting) -> None:
+    def __init__(self, job: JobSpec, folders: Folders, main: WorkerHandle, setting: Setting) -> None:
         """Give the warm subject its job. Others, to be killed, are started with the same setting."""
         self.job, self.folders, self.setting = job, folders, setting
         self.main = main.open(job.spec, folders.known)
@@ -67,7 +67,7 @@ class Laboratory:
         if wrong or not works:
             problem = wrong[0]["error"] if wrong else "it has no works"
             raise NothingToProve(job=self.job.name, problem=problem, next=self.job.again)
-        self.reference = self.look()
+        self.reference = self.stats()
         for name, path in self.job.tables.items():
             if path.exists():
                 shutil.copytree(path, self._kept(name))
@@ -84,24 +84,26 @@ class Laboratory:
         """Put a state in the place of whatever is there."""
         restore(tree, self.folders)
 
-    def run(self, *, by: Trial | None = None, spans: Sequence[Span] | None = None, **ask: Any) -> list[dict[str, Any]]:
+    def run(
+        self, *, by: WorkerHandle | None = None, spans: Sequence[Span] | None = None, **request: Any
+    ) -> list[dict[str, Any]]:
         """Run the job, all of it or some spans, in the warm subject or in another."""
-        return self.asked(by or self.main, spans, **ask)["works"]  # type: ignore[no-any-return]
+        return self.asked(by or self.main, spans, **request)["works"]  # type: ignore[no-any-return]
 
     def rerun(self) -> list[dict[str, Any]]:
         """Run the job to its end: where it may fail, or lost to somebody who is still at it, the last of three runs counts."""
         works = self.run()
         for _ in range(2):
             unsaid = [work for work in works if work["outcome"] not in DONE]
-            if unsaid and (self.job.may_fail or all(work["outcome"] == LOST for work in unsaid)):
+            if unsaid and (self.job.may_fail or all(work["outcome"] == BUSY for work in unsaid)):
                 works = self.run()
         return works
 
-    def asked(self, by: Trial, spans: Sequence[Span] | None = None, **ask: Any) -> dict[str, Any]:
+    def asked(self, by: WorkerHandle, spans: Sequence[Span] | None = None, **request: Any) -> dict[str, Any]:
         """Run the job and give the whole answer."""
-        return by.ask("run", spans=spans or self.job.spans, **ask)
+        return by.request("run", spans=spans or self.job.spans, **request)
 
-    def begin(self, by: Trial) -> None:
+    def begin(self, by: WorkerHandle) -> None:
         """Let another subject run the job, and do not wait for it."""
         by.begin("run", spans=self.job.spans)
 
@@ -114,17 +116,17 @@ class Laboratory:
         check_complete(found[-1].tree, self.folders)
         return found
 
-    def look(self) -> dict[str, Any]:
+    def stats(self) -> dict[str, Any]:
         """The fingerprints of the tables."""
-        return self.main.ask("look", exclude=self.job.exclude)
+        return self.main.request("look", exclude=self.job.exclude)
 
     def versions(self, since: Mapping[str, int]) -> dict[str, Any]:
         """The fingerprints of every version of the tables after those."""
-        return self.main.ask("versions", exclude=self.job.exclude, since=since)
+        return self.main.request("versions", exclude=self.job.exclude, since=since)
 
-    def other(self) -> Trial:
+    def other(self) -> WorkerHandle:
         """Another subject on the same sandbox, cold. Whoever asks for it closes it."""
-        return Trial(self.setting).open(self.job.spec, self.folders.known)
+        return WorkerHandle(self.setting).open(self.job.spec, self.folders.known)
 
     def judge(self, works: Sequence[Mapping[str, Any]], expected: Mapping[str, Any] | None = None) -> Violation | None:
         """What is wrong after a case, if anything is. Its words about the case are added by whoever tried it."""
@@ -132,7 +134,7 @@ class Laboratory:
             if work["outcome"] not in DONE:
                 return Violation("", "", f"the rerun {work['outcome']}: {work['error']}", work.get("target"))
         expected = self.reference if expected is None else expected
-        for name, seen in self.look().items():
+        for name, seen in self.stats().items():
             if not same(seen, expected[name]):
                 return self._difference(name, seen, expected)
         return None
@@ -145,7 +147,7 @@ class Laboratory:
             return Violation("", "", story, name)
         reference = str(self._kept(name))
         excluded = list(self.job.exclude.get(name, ()))
-        found = self.main.ask("differ", table=name, reference=reference, exclude=excluded)
+        found = self.main.request("differ", table=name, reference=reference, exclude=excluded)
         return _told(name, found)
 
     def confirm(self, image: Image) -> None:

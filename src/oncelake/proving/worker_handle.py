@@ -36,7 +36,7 @@ class Setting:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-class Trial:
+class WorkerHandle:
     """One subject, started and waiting to be asked."""
 
     def __init__(self, setting: Setting) -> None:
@@ -66,14 +66,14 @@ class Trial:
         self._unread = b""
         self._opened: Mapping[str, Any] | None = None
 
-    def open(self, job: Mapping[str, Any], folders: Sequence[str]) -> Trial:
+    def open(self, job: Mapping[str, Any], folders: Sequence[str]) -> WorkerHandle:
         """Give it a job; it loads it while the prover goes on."""
         if self.controls:
             self.controls.watch(folders)
         self._opened = job
         return self
 
-    def ask(self, do: str, **more: Any) -> dict[str, Any]:
+    def request(self, do: str, **more: Any) -> dict[str, Any]:
         """Ask, and wait for the answer. Died if the process ended instead."""
         self.begin(do, **more)
         return self.answer()
@@ -82,7 +82,7 @@ class Trial:
         """Ask without waiting."""
         if self._opened is not None:
             job, self._opened = self._opened, None
-            self.ask("open", job=job)
+            self.request("open", job=job)
         with suppress(BrokenPipeError):
             os.write(self._asks, json.dumps({"do": do, **more}).encode() + b"\n")
 

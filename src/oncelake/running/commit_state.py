@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from oncelake.delta.log import TableLog, find_log
 from oncelake.errors import OncelakeError, OutcomeUnknown
-from oncelake.model.coverage import Layer, clipped, joined
+from oncelake.model.coverage import Coverage, clip, coalesce
 from oncelake.model.intervals import subtract
 from oncelake.model.work import Commit, Work
 
 
 @dataclass(frozen=True)
-class Settled:
+class CommitState:
     """What a target's log says of a work: done, or in part, or not; by which commit, and whether that was this attempt's."""
 
     done: bool
@@ -22,7 +22,7 @@ class Settled:
     version: int | None = None
 
 
-def settle(work: Work, path: str, attempt: str | None, problem: str = "") -> Settled:
+def commit_state(work: Work, path: str, attempt: str | None, problem: str = "") -> CommitState:
     """What the log says of the work; OutcomeUnknown if it cannot be read after a write that raised."""
     try:
         log = find_log(work.target, path)
@@ -32,22 +32,22 @@ def settle(work: Work, path: str, attempt: str | None, problem: str = "") -> Set
         facts = {"target": work.target, "pipeline": work.pipeline, "problem": problem}
         raise OutcomeUnknown(log_problem=str(error), **facts) from error
     if log is None:
-        return Settled(done=False)
-    marked = work.marker.app_id
+        return CommitState(done=False)
+    app_id = work.marker.app_id
     if not log.done(work.marker):
         # Its time may have been done under the marker of a range around it, or of the parts of it.
-        layers = _layers(work, log)
-        if not layers or subtract([work.interval] if work.interval else [], joined(layers)):
-            return Settled(done=False, partly=bool(layers), version=log.version)
-        marked = layers[-1].name
-    commit = log.commit(marked)
+        coverage = _layers(work, log)
+        if not coverage or subtract([work.interval] if work.interval else [], coalesce(coverage)):
+            return CommitState(done=False, partly=bool(coverage), version=log.version)
+        app_id = coverage[-1].name
+    commit = log.commit(app_id)
     ours = attempt is not None and commit is not None and commit.facts.get("attempt") == attempt
-    return Settled(done=True, ours=ours, commit=commit, version=log.version)
+    return CommitState(done=True, ours=ours, commit=commit, version=log.version)
 
 
-def _layers(work: Work, log: TableLog) -> list[Layer]:
+def _layers(work: Work, log: TableLog) -> list[Coverage]:
     """The parts of a work's time that are done in its generation or a later one."""
     if work.interval is None:
         return []
-    there = clipped(log.layers(work.pipeline, work.target), work.interval)
-    return [layer for layer in there if layer.height >= work.generation]
+    there = clip(log.coverage(work.pipeline, work.target), work.interval)
+    return [covered for covered in there if covered.generation >= work.generation]

@@ -9,17 +9,17 @@ from dataclasses import replace
 from itertools import groupby
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.delta.compaction import keep_up
+from oncelake.delta.compaction import compact_if_due
 from oncelake.delta.log import find_log
-from oncelake.errors import Blocked, Lost, WorkFailed
-from oncelake.model.contracts import Ranged
-from oncelake.model.failpoints import reach
+from oncelake.errors import Blocked, TableBusy, WorkFailed
+from oncelake.model.contracts import RangeWriter
+from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval, subtract
 from oncelake.model.slices import Slice, Whole
 from oncelake.model.work import ALREADY_DONE, COMMITTED, Outcome, Plan, Planned, Report, Work
-from oncelake.planning.plan import narrowed
-from oncelake.running.attempt import Ring, Split, attempt, claim, failure_of, outcome_of, skipped
-from oncelake.running.commit_state import Settled, settle
+from oncelake.planning.plan import restrict
+from oncelake.running.attempt import RunContext, SplitRange, attempt, claim, failure_of, outcome_of, skipped
+from oncelake.running.commit_state import CommitState, commit_state
 from oncelake.running.interrupts import listening
 from oncelake.spark.jobs import read_at_once
 from oncelake.spark.session import cancel
@@ -28,28 +28,28 @@ from oncelake.spark.session import cancel
 _ALONE = {error.code for error in WorkFailed.__subclasses__()}
 
 
-def carry_out(plan: Plan, pipelines: Mapping[str, Pipeline], ring: Ring) -> Report:
+def execute(plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext) -> Report:
     """Do what is not done, in the order of the plan, and report every work."""
     outcomes: list[Outcome] = []
-    ring.watcher.planned(plan)
+    context.watcher.planned(plan)
     with listening() as heard:
-        for slices in _batches(plan, pipelines, ring):
+        for slices in _batches(plan, pipelines, context):
             try:
                 if heard:
-                    return Report(ring.run, tuple(outcomes), interrupted=True)
-                outcomes += _batch(slices, outcomes, pipelines, ring)
+                    return Report(context.run, tuple(outcomes), interrupted=True)
+                outcomes += _batch(slices, outcomes, pipelines, context)
             except KeyboardInterrupt:
-                outcomes += _after_interrupt([item for items in slices for item in items], ring)
-                return Report(ring.run, tuple(outcomes), interrupted=True)
-    return Report(ring.run, tuple(outcomes))
+                outcomes += _after_interrupt([item for items in slices for item in items], context)
+                return Report(context.run, tuple(outcomes), interrupted=True)
+    return Report(context.run, tuple(outcomes))
 
 
-def _batches(plan: Plan, pipelines: Mapping[str, Pipeline], ring: Ring) -> Iterator[list[list[Planned]]]:
+def _batches(plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext) -> Iterator[list[list[Planned]]]:
     """The slices of a plan in their order: one by one, or as many at once as was asked for and does not conflict."""
     for name, works in groupby(plan.works, key=lambda item: item.work.pipeline):
         slices = [list(group) for _, group in groupby(works, key=lambda item: item.work.slice)]
-        if ring.jobs > 1 and any(items[0].action == "run" for items in slices) and _apart(pipelines[name], ring):
-            yield from packed(slices, ring.jobs, read_at_once(ring.session()))
+        if context.jobs > 1 and any(items[0].action == "run" for items in slices) and _apart(pipelines[name], context):
+            yield from packed(slices, context.jobs, read_at_once(context.session()))
         else:
             yield from ([items] for items in slices)
 
@@ -59,7 +59,7 @@ def packed(slices: list[list[Planned]], jobs: int, room: float) -> Iterator[list
     batch: list[list[Planned]] = []
     taken = 0
     for items in slices:
-        size = items[0].weight.bytes or 0
+        size = items[0].size.bytes or 0
         if batch and (len(batch) == jobs or taken + size > room):
             yield batch
             batch, taken = [], 0
@@ -69,85 +69,87 @@ def packed(slices: list[list[Planned]], jobs: int, room: float) -> Iterator[list
         yield batch
 
 
-def _apart(pipeline: Pipeline, ring: Ring) -> bool:
+def _apart(pipeline: Pipeline, context: RunContext) -> bool:
     """Whether the slices of a pipeline lie in partitions of their own; else they only conflict with each other."""
     apart = all(
-        isinstance(pattern, Ranged) and pattern.apart(find_log(pattern.target, ring.address.table(pattern.target)))
+        isinstance(pattern, RangeWriter)
+        and pattern.partitioned_by_time(find_log(pattern.target, context.address.table(pattern.target)))
         for pattern in pipeline.writes
     )
     if not apart:
-        ring.watcher.warn(f"{pipeline.name}: one slice after another; its tables are not partitioned by them")
+        context.watcher.warn(f"{pipeline.name}: one slice after another; its tables are not partitioned by them")
     return apart
 
 
 def _batch(
-    slices: list[list[Planned]], earlier: list[Outcome], pipelines: Mapping[str, Pipeline], ring: Ring
+    slices: list[list[Planned]], earlier: list[Outcome], pipelines: Mapping[str, Pipeline], context: RunContext
 ) -> list[Outcome]:
     """What comes of some slices of a pipeline, at once if they are several."""
     pipeline = pipelines[slices[0][0].work.pipeline]
     works = [item.work for items in slices for item in items if item.action == "run"]
     if len(slices) == 1 or not works:
-        return [outcome for items in slices for outcome in _carry_out(pipeline, items, earlier, pipelines, ring)]
-    ring.session()  # before the lock, which notes the JVMs there are
+        return [outcome for items in slices for outcome in run_slice(pipeline, items, earlier, pipelines, context)]
+    context.session()  # before the lock, which notes the JVMs there are
     with ExitStack() as held:
         try:
-            claim(works, held, ring)
-        except Lost as lost:
-            return [_told(failure_of(work, lost, None, 0.0), ring) for work in works]
-        ring = replace(ring, held=frozenset(pipeline.writes_tables))
+            claim(works, held, context)
+        except TableBusy as lost:
+            return [_told(failure_of(work, lost, None, 0.0), context) for work in works]
+        context = replace(context, held=frozenset(pipeline.writes_tables))
         with ThreadPoolExecutor(len(slices)) as pool:
-            found = [pool.submit(_carry_out, pipeline, items, earlier, pipelines, ring) for items in slices]
+            found = [pool.submit(run_slice, pipeline, items, earlier, pipelines, context) for items in slices]
             try:
                 return [outcome for future in found for outcome in future.result()]
             except KeyboardInterrupt:
-                cancel(ring.session())
+                cancel(context.session())
                 raise
 
 
-def _carry_out(
+def run_slice(
     pipeline: Pipeline,
     items: list[Planned],
     earlier: list[Outcome],
     pipelines: Mapping[str, Pipeline],
-    ring: Ring,
+    context: RunContext,
 ) -> list[Outcome]:
-    skipped_items = [_skipped(item, ring) for item in items]
+    """Run the works of one slice: done ones are skipped, blocked ones reported, the rest attempted."""
+    skipped_items = [_skipped(item, context) for item in items]
     if all(skipped_items):
-        return [_told(outcome, ring) for outcome in skipped_items if outcome]
+        return [_told(outcome, context) for outcome in skipped_items if outcome]
     outcomes: list[Outcome] = []
     for works, blocked in _cut(pipeline, items, earlier, pipelines):
         if blocked:
-            outcomes += [_told(failure_of(work, blocked, None, 0.0), ring) for work in works]
+            outcomes += [_told(failure_of(work, blocked, None, 0.0), context) for work in works]
         else:
-            outcomes += _attempted(pipeline, works, ring)
+            outcomes += _attempted(pipeline, works, context)
     return outcomes
 
 
-def _attempted(pipeline: Pipeline, works: list[Work], ring: Ring) -> list[Outcome]:
+def _attempted(pipeline: Pipeline, works: list[Work], context: RunContext) -> list[Outcome]:
     """The works of a slice, attempted and recorded."""
-    ring.ledger.started(ring.run, works)
-    outcomes = _halved(pipeline, works, ring)
-    ring.ledger.ended(ring.run, outcomes)
-    reach("recorded")
+    context.ledger.started(context.run, works)
+    outcomes = _halved(pipeline, works, context)
+    context.ledger.ended(context.run, outcomes)
+    failpoint("recorded")
     for target in dict.fromkeys(outcome.target for outcome in outcomes if outcome.outcome == COMMITTED):
         if pipeline.pattern(target).compacts:
-            keep_up(target, ring.address, ring.session, ring.watcher.warn)
+            compact_if_due(target, context.address, context.session, context.watcher.warn)
     return outcomes
 
 
-def _halved(pipeline: Pipeline, works: list[Work], ring: Ring) -> list[Outcome]:
+def _halved(pipeline: Pipeline, works: list[Work], context: RunContext) -> list[Outcome]:
     """The works of a slice, attempted. A range that fails is halved until what cannot be done is alone."""
     for work in works:
-        ring.watcher.started(work)
+        context.watcher.started(work)
     halves = _halves(works[0].slice, pipeline)
     try:
-        outcomes = attempt(pipeline, works, ring)
-    except Split:
+        outcomes = attempt(pipeline, works, context)
+    except SplitRange:
         outcomes = []
     apart = [work for work in works if halves and not _stands(work, outcomes)]
-    ended = [_told(outcome, ring) for outcome in outcomes if outcome.work not in apart]
+    ended = [_told(outcome, context) for outcome in outcomes if outcome.work not in apart]
     for half in halves if apart else ():
-        ended += _halved(pipeline, [narrowed(work, half, pipeline) for work in apart], ring)
+        ended += _halved(pipeline, [restrict(work, half, pipeline) for work in apart], context)
     return ended
 
 
@@ -166,17 +168,17 @@ def _halves(slice_: Slice, pipeline: Pipeline) -> list[Interval]:
     return [Interval(slice_.start, middle, slice_.zone), Interval(middle, slice_.end, slice_.zone)]
 
 
-def _told(outcome: Outcome, ring: Ring) -> Outcome:
-    ring.watcher.ended(outcome)
+def _told(outcome: Outcome, context: RunContext) -> Outcome:
+    context.watcher.ended(outcome)
     return outcome
 
 
-def _skipped(item: Planned, ring: Ring) -> Outcome | None:
+def _skipped(item: Planned, context: RunContext) -> Outcome | None:
     """The outcome of a work that is done: as the plan found it, or as somebody else did it since."""
-    log = ring.logs.get(item.work.target)
+    log = context.logs.get(item.work.target)
     if item.action == "skip" and log is not None:
-        return outcome_of(item.work, Settled(done=True, commit=log.commit(item.work.marker.app_id)))
-    return skipped(item.work, ring.address)
+        return outcome_of(item.work, CommitState(done=True, commit=log.commit(item.work.marker.app_id)))
+    return skipped(item.work, context.address)
 
 
 def _cut(
@@ -205,7 +207,7 @@ def _cut(
     parts += [(part, None) for part in left] if isinstance(slice_, Interval) else [(slice_, None)]
     for part, blocked in sorted(parts, key=lambda found: found[0].text):
         if isinstance(part, Interval) and part != slice_:
-            yield [narrowed(work, part, pipeline) for work in works], blocked
+            yield [restrict(work, part, pipeline) for work in works], blocked
         else:
             yield works, blocked
 
@@ -228,11 +230,11 @@ def _feeding(pipeline: Pipeline, pipelines: Mapping[str, Pipeline]) -> tuple[str
     raise LookupError(pipeline.name)
 
 
-def _after_interrupt(items: list[Planned], ring: Ring) -> Iterator[Outcome]:
+def _after_interrupt(items: list[Planned], context: RunContext) -> Iterator[Outcome]:
     """Say what is committed of the works that were under way."""
     for item in items:
-        settled = settle(item.work, ring.address.table(item.work.target), None)
+        settled = commit_state(item.work, context.address.table(item.work.target), None)
         if settled.done:
             outcome = outcome_of(item.work, settled)
-            same_run = settled.commit is not None and settled.commit.facts.get("run") == ring.run
+            same_run = settled.commit is not None and settled.commit.facts.get("run") == context.run
             yield replace(outcome, outcome=COMMITTED if same_run else ALREADY_DONE)

@@ -27,7 +27,7 @@ _KNOWN: tuple[tuple[str, str, tuple[str, ...], str, str], ...] = (
 
 
 @dataclass(frozen=True)
-class Trigger:
+class Invocation:
     """Who triggered a run: a scheduler with its job, run and try, cron, or a person."""
 
     by: str
@@ -47,16 +47,22 @@ class Trigger:
         return ", ".join(parts)
 
 
-def find_trigger(environment: Mapping[str, str] = os.environ) -> Trigger:
+def find_invocation(environment: Mapping[str, str] = os.environ) -> Invocation:
     """Who started this process."""
     for by, sign, what, run, attempt in _KNOWN:
         if environment.get(sign):
             names = [environment[name] for name in what if environment.get(name)]
             tried = environment.get(attempt, "")
-            return Trigger(by, ".".join(names) or None, environment.get(run), int(tried) if tried.isdigit() else None)
+            return Invocation(
+                by, ".".join(names) or None, environment.get(run), int(tried) if tried.isdigit() else None
+            )
     if _under_cron():
-        return Trigger("cron", _user())
-    return Trigger("person", _user()) if sys.stdin is not None and sys.stdin.isatty() else Trigger("unknown", _user())
+        return Invocation("cron", _user())
+    return (
+        Invocation("person", _user())
+        if sys.stdin is not None and sys.stdin.isatty()
+        else Invocation("unknown", _user())
+    )
 
 
 def _user() -> str | None:

@@ -22,7 +22,7 @@ _BY_ROW = {"Project", "Filter", "Generate", "Sort", "Repartition", "RepartitionB
 _JOINS = {":- ": ("Inner", "LeftOuter", "LeftSemi", "LeftAnti", "Cross"), "+- ": ("Inner", "RightOuter", "Cross")}
 
 
-def at_once(
+def rowwise(
     session: SparkSession, rows: DataFrame, time: str, called: Callable[[DataFrame], Mapping[str, DataFrame]]
 ) -> tuple[Mapping[str, DataFrame], Column] | None:
     """What a function makes of the rows of a range, and the time each came from; None where it may mix intervals.
@@ -36,7 +36,7 @@ def at_once(
     tagged = rows.where(f"'{tag}' = '{tag}'")
     with watched(session) as jobs:
         results = called(tagged)
-    if jobs.ran or not all(row_by_row(_plan(frame), tag) for frame in results.values()):
+    if jobs.ran or not all(is_rowwise(_plan(frame), tag) for frame in results.values()):
         return None
     try:
         for frame in results.values():
@@ -46,7 +46,7 @@ def at_once(
     return results, tagged[time]
 
 
-def row_by_row(plan: str, tag: str) -> bool:
+def is_rowwise(plan: str, tag: str) -> bool:
     """Whether the way from the tagged step up to the result of a plan takes row by row."""
     lines = plan.splitlines()
     steps = [_LINE.fullmatch(line) for line in lines]

@@ -8,16 +8,16 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from oncelake.declare.settings import PATIENCE
-from oncelake.delta.compaction import keep_up
-from oncelake.errors import BadDeclaration, Lost, OncelakeError, WriteFailed
+from oncelake.declare.settings import LOCK_TIMEOUT
+from oncelake.delta.compaction import compact_if_due
+from oncelake.errors import BadDeclaration, OncelakeError, TableBusy, WriteFailed
 from oncelake.model.contracts import Pattern
 from oncelake.model.intervals import Grid, Interval
 from oncelake.model.slices import Named, Slice
 from oncelake.model.source_location import declared_at
 from oncelake.model.work import COMMITTED, Outcome, Work
-from oncelake.running.attempt import TRIES, Again, Conflict, make_facts, make_writing, pause, skipped, write_work
-from oncelake.running.commit_state import settle
+from oncelake.running.attempt import TRIES, Conflict, Retryable, make_facts, make_writing, pause, skipped, write_work
+from oncelake.running.commit_state import commit_state
 from oncelake.storage.lock import Busy, table_lock
 from oncelake.storage.paths import Address, is_local, local_path
 
@@ -81,7 +81,7 @@ def _write(frame: DataFrame, pattern: Pattern, todo: Work, address: Address, cal
     path = address.table(todo.target)
     for number in range(TRIES):
         try:
-            with table_lock(address.lake, todo.target, PATIENCE, lambda: settle(todo, path, None).done):
+            with table_lock(address.lake, todo.target, LOCK_TIMEOUT, lambda: commit_state(todo, path, None).done):
                 outcome = skipped(todo, address)
                 if outcome is None:
                     writing = make_writing(
@@ -89,25 +89,25 @@ def _write(frame: DataFrame, pattern: Pattern, todo: Work, address: Address, cal
                     )
                     outcome = write_work(frame, pattern, writing)
             if outcome.outcome == COMMITTED and pattern.compacts:
-                keep_up(todo.target, address, lambda: frame.sparkSession, warnings.warn)
+                compact_if_due(todo.target, address, lambda: frame.sparkSession, warnings.warn)
             return replace(outcome, seconds=time.monotonic() - begun)
         except Busy as busy:
             if (outcome := skipped(todo, address)) is not None:
                 return outcome
             raise _lost(todo, busy.holder) from busy
-        except Again as again:
+        except Retryable as again:
             if number == TRIES - 1:
                 raise _gave_up(todo, again) from again
             pause(number)
     raise AssertionError("unreachable")
 
 
-def _gave_up(todo: Work, again: Again) -> OncelakeError:
+def _gave_up(todo: Work, again: Retryable) -> OncelakeError:
     if isinstance(again, Conflict):
         return _lost(todo, str(again))
     return WriteFailed(target=todo.target, problem=f"{again} ({TRIES} tries)", pipeline=todo.pipeline)
 
 
-def _lost(todo: Work, holder: str) -> Lost:
+def _lost(todo: Work, holder: str) -> TableBusy:
     again = f"call once.write again; it is safe: work {todo.pipeline} {todo.slice} is written once"
-    return Lost(target=todo.target, holder=holder, again=again)
+    return TableBusy(target=todo.target, holder=holder, again=again)

@@ -14,7 +14,7 @@ from oncelake.model.contracts import Pins, Read, Reading
 from oncelake.model.intervals import Grid, Interval
 from oncelake.model.slices import Slice
 from oncelake.model.source_location import declared_at
-from oncelake.model.work import Weight
+from oncelake.model.work import InputSize
 from oncelake.storage.listing import Found, digest, escaped, find_files
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class FilesSource:
         cells = reading.grid.cells(reading.slice.start, reading.slice.end)
         return [replace(reading, slice=cell) for cell in cells]
 
-    def look(self, reading: Reading) -> FilesSight:
+    def stats(self, reading: Reading) -> FilesSight:
         """By the files there are now."""
         return FilesSight(self, reading)
 
@@ -181,7 +181,7 @@ class FilesSight:
     source: FilesSource
     reading: Reading
 
-    def weigh(self, interval: Interval) -> Weight:
+    def estimate(self, interval: Interval) -> InputSize:
         """By the sizes of the files; of a long range by those of a few intervals."""
         grid = self.reading.grid
         assert grid is not None
@@ -189,7 +189,7 @@ class FilesSight:
         some = [grid.step(interval.start, number) for number in range(0, count, max(1, count // _SAMPLED))]
         readings = (replace(self.reading, slice=grid.cell(start)) for start in some)
         size = sum(file.size for reading in readings for file in self.source.found(reading))
-        return Weight(bytes=round(size * count / len(some)))
+        return InputSize(bytes=round(size * count / len(some)))
 
     def changed(self, interval: Interval, pins: Pins) -> list[tuple[Interval, str]]:
         """By the digests of what is there now and was there then."""

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from oncelake.delta.layout import Columns, checked_columns
+from oncelake.delta.layout import ColumnNames, checked_columns
 from oncelake.delta.log import TableLog, find_log, read_log
-from oncelake.delta.time_ranges import TimeColumn, touched, weigh
+from oncelake.delta.time_ranges import TimeColumn, estimate, touched
 from oncelake.delta.writes import table_at
 from oncelake.errors import BadDeclaration
 from oncelake.model.contracts import Pins, Read, Reading
 from oncelake.model.intervals import Grid, Interval
 from oncelake.model.names import table_name_problem
 from oncelake.model.source_location import declared_at
-from oncelake.model.work import Weight
+from oncelake.model.work import InputSize
 from oncelake.spark.columns import Look, find_time
 from oncelake.spark.sql import inside
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def table(name: str, time: str | None = None, latest: Mapping[str, Columns] | None = None) -> TableSource:
+def table(name: str, time: str | None = None, latest: Mapping[str, ColumnNames] | None = None) -> TableSource:
     """Read a table: its rows of the interval by the column `time`, or all of it where no `time` is given.
 
     `latest={"keys": …, "by": …}` reads the latest row of every key only, as `once.latest` would choose it.
@@ -70,7 +70,7 @@ class TableSource:
         log = read_log(self.name, reading.place.table(self.name))
         return {"table": self.name, "version": log.version, "id": log.metadata.get("id")}
 
-    def look(self, reading: Reading) -> TableSight:
+    def stats(self, reading: Reading) -> TableSight:
         """By the log it has now."""
         log = find_log(self.name, reading.place.table(self.name))
         zone = reading.grid.zone if reading.grid else "UTC"
@@ -105,9 +105,9 @@ class TableSight:
     log: TableLog | None
     column: TimeColumn | None
 
-    def weigh(self, interval: Interval) -> Weight:
+    def estimate(self, interval: Interval) -> InputSize:
         """By the statistics of its files."""
-        return weigh(self.log, self.column, interval) if self.log and self.column else Weight()
+        return estimate(self.log, self.column, interval) if self.log and self.column else InputSize()
 
     def changed(self, interval: Interval, pins: Pins) -> list[tuple[Interval, str]]:
         """By the statistics of the files that came and went since the pinned version."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oncelake.errors import ColumnMissing, WrongTimeType
-from oncelake.errors.base import guess
+from oncelake.errors.base import did_you_mean
 from oncelake.model.intervals import Grid, Interval
 from oncelake.spark.sql import edges, identifier
 
@@ -40,7 +40,9 @@ def find_column(frame: DataFrame, name: str, look: Look) -> tuple[str, str]:
         if column.casefold() == name.casefold():
             return column, kind
     facts = {"whose": look.whose, "pipeline": look.pipeline, "where": look.where}
-    raise ColumnMissing(column=name, guess=guess(name, list(there)), columns=", ".join(there) or "none", **facts)
+    raise ColumnMissing(
+        column=name, did_you_mean=did_you_mean(name, list(there)), columns=", ".join(there) or "none", **facts
+    )
 
 
 def guarded(frame: DataFrame, condition: Column) -> DataFrame:

@@ -30,7 +30,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from oncelake.errors import Misuse
+from oncelake.errors import UsageError
 from oncelake.spark.sql import identifier
 
 # Wider decimals are no machine word. With more decimal places than these, their text depends on the ANSI mode.
@@ -56,7 +56,7 @@ def refuse_unknown(kind: T.DataType, where: str) -> None:
             refuse_unknown(field.dataType, f"{where}.{field.name}")
     elif not isinstance(kind, _KNOWN):
         problem = f"no fingerprint can be taken of column {where}: its type is {kind.simpleString()}"
-        raise Misuse(message=f"{problem}; leave it out by name (exclude=) or cast it")
+        raise UsageError(message=f"{problem}; leave it out by name (exclude=) or cast it")
 
 
 def row_text(fields: list[T.StructField]) -> Column:

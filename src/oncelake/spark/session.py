@@ -85,7 +85,7 @@ def in_zone(session: SparkSession, zone: str) -> SparkSession:
     return own
 
 
-def marked(session: SparkSession) -> bool:
+def has_leaked_txn(session: SparkSession) -> bool:
     """Whether somebody left a marker in the session's settings."""
     return session.conf.get(_MARKING[0], None) is not None
 

@@ -24,7 +24,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
 @dataclass(frozen=True)
-class Turns:
+class LeaseFiles:
     """The turns at a table: numbered files, the newest of which says who is at it, until when."""
 
     store: Any
@@ -54,7 +54,7 @@ class Turns:
                     self.store.delete(self._path(old))
         return True
 
-    def keep(self, number: int, holder: dict[str, Any], seconds: float) -> None:
+    def renew(self, number: int, holder: dict[str, Any], seconds: float) -> None:
         """Say until when a turn of ours lasts."""
         self.store.put(self._path(number), _until(seconds, holder))
 
@@ -66,17 +66,17 @@ class Turns:
         return f"{self.folder}/{number:08}.json"
 
 
-def turns_of(lake: str, table: str) -> Turns | None:
+def lease_files(lake: str, table: str) -> LeaseFiles | None:
     """The turns at a table of a lake; None where the library for object stores is not installed."""
     store = _store(lake)
-    return None if store is None else Turns(store, f"{OWN}/leases/{quote(table, safe='')}")
+    return None if store is None else LeaseFiles(store, f"{OWN}/leases/{quote(table, safe='')}")
 
 
 def acquire(
-    turns: Turns, holder: dict[str, Any], patience: float, given_up: Callable[[], bool]
+    turns: LeaseFiles, holder: dict[str, Any], lock_timeout: float, given_up: Callable[[], bool]
 ) -> tuple[int | None, dict[str, Any]]:
     """The number of our turn; or None, and who has it, when patience ran out or waiting is pointless."""
-    deadline, pause = time.monotonic() + patience, _FIRST_PAUSE
+    deadline, pause = time.monotonic() + lock_timeout, _FIRST_PAUSE
     while True:
         number, found = turns.newest()
         if found.get("until", 0) <= time.time():
@@ -90,14 +90,14 @@ def acquire(
 
 
 @contextmanager
-def kept(turns: Turns, number: int, holder: dict[str, Any], length: float = LENGTH) -> Iterator[None]:
+def renewing(turns: LeaseFiles, number: int, holder: dict[str, Any], length: float = LENGTH) -> Iterator[None]:
     """Renew a turn while it is used, and end it afterwards."""
     over = threading.Event()
 
     def renew() -> None:
         while not over.wait(length / 3):
             with suppress(Exception):  # a store that does not answer now may do so the next time
-                turns.keep(number, holder, length)
+                turns.renew(number, holder, length)
 
     renewing = threading.Thread(target=renew, daemon=True)
     renewing.start()
@@ -107,7 +107,7 @@ def kept(turns: Turns, number: int, holder: dict[str, Any], length: float = LENG
         over.set()
         renewing.join()
         with suppress(Exception):  # then it runs out by itself
-            turns.keep(number, holder, 0)
+            turns.renew(number, holder, 0)
 
 
 def leases(lake: str) -> dict[str, dict[str, Any]]:
@@ -116,7 +116,7 @@ def leases(lake: str) -> dict[str, dict[str, Any]]:
     if store is None:
         return {}
     tables = [prefix.rpartition("/")[2] for prefix in store.list_with_delimiter(f"{OWN}/leases")["common_prefixes"]]
-    newest = {unquote(table): Turns(store, f"{OWN}/leases/{table}").newest()[1] for table in tables}
+    newest = {unquote(table): LeaseFiles(store, f"{OWN}/leases/{table}").newest()[1] for table in tables}
     return {table: holder for table, holder in newest.items() if holder.get("until", 0) > time.time()}
 
 

@@ -21,7 +21,7 @@ from typing import IO, Any
 from urllib.parse import quote, unquote
 
 from oncelake.errors import LockUnavailable
-from oncelake.storage.lease import acquire, kept, leases, turns_of
+from oncelake.storage.lease import acquire, lease_files, leases, renewing
 from oncelake.storage.paths import OWN, is_local, local_path
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
@@ -37,17 +37,19 @@ class Busy(Exception):
 
 
 @contextmanager
-def table_lock(lake: str, table: str, patience: float, given_up: Callable[[], bool], doing: str = "") -> Iterator[None]:
+def table_lock(
+    lake: str, table: str, lock_timeout: float, given_up: Callable[[], bool], doing: str = ""
+) -> Iterator[None]:
     """Hold a table's lock, waiting for it with patience; Busy when that ran out or `given_up` says it is pointless.
 
     Elsewhere than on local disk it is a lease, which runs out by itself.
     """
     if not is_local(lake):
-        with _leased(lake, table, patience, given_up, {**_ourselves(), "doing": doing}):
+        with _leased(lake, table, lock_timeout, given_up, {**_ourselves(), "doing": doing}):
             yield
         return
     with _lock_file(lake, table) as file:
-        _acquire(file, patience, given_up)
+        _acquire(file, lock_timeout, given_up)
         _note(file, {**_ourselves(), "doing": doing}, table)
         yield
         # Only after an orderly end: after an interrupt or a kill our JVM may still be committing.
@@ -66,20 +68,20 @@ def _lock_file(lake: str, table: str) -> IO[str]:
 
 @contextmanager
 def _leased(
-    lake: str, table: str, patience: float, given_up: Callable[[], bool], holder: dict[str, Any]
+    lake: str, table: str, lock_timeout: float, given_up: Callable[[], bool], holder: dict[str, Any]
 ) -> Iterator[None]:
     number: int | None = 0
     found: dict[str, Any] = {}
     turns = None
     try:
-        turns = turns_of(lake, table)
+        turns = lease_files(lake, table)
         if turns is not None:
-            number, found = acquire(turns, holder, patience, given_up)
+            number, found = acquire(turns, holder, lock_timeout, given_up)
     except Exception as error:  # noqa: BLE001  whatever the store says: a lease only spares work
         warnings.warn(f"{lake}: no lease on {table}, others may do the same in vain: {error}", stacklevel=2)
     if number is None:
         raise Busy(_shown(found))
-    with kept(turns, number, holder) if turns and number else nullcontext():
+    with renewing(turns, number, holder) if turns and number else nullcontext():
         yield
 
 
@@ -104,8 +106,8 @@ def holders(lake: str) -> dict[str, str]:
     return found
 
 
-def _acquire(file: Any, patience: float, given_up: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + patience
+def _acquire(file: Any, lock_timeout: float, given_up: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + lock_timeout
     pause = _FIRST_PAUSE
     while True:
         holder = _read(file)

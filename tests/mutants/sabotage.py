@@ -4,7 +4,7 @@ import importlib
 
 import oncelake
 
-_broken = oncelake.__dict__.setdefault("_broken_by_teeth", {})
+_broken = oncelake.__dict__.setdefault("_broken_by_mutants", {})
 
 
 def mend():

@@ -1,4 +1,4 @@
-"""The prover's teeth: it names every seeded bug by a case that shows it. A prover that cannot fail proves nothing."""
+"""The prover's mutants: it names every seeded bug by a case that shows it. A prover that cannot fail proves nothing."""
 
 import json
 import shutil
@@ -49,19 +49,19 @@ def land(root):
 
 
 def test_every_bug_finds_what_it_breaks(tmp_path):
-    for number, tooth in enumerate(PIPELINES.values()):
-        root = make_project(tmp_path / str(number), tooth.pipelines)
+    for number, mutant in enumerate(PIPELINES.values()):
+        root = make_project(tmp_path / str(number), mutant.pipelines)
         shutil.copy(HERE / "sabotage.py", root)
         assert "orders" in once.Project(root).pipelines
 
 
 @pytest.mark.parametrize("name", some(PIPELINES, every=3))
 def test_a_bug_in_a_pipeline_or_in_the_product_is_named(tmp_path, prover, name):
-    tooth = PIPELINES[name]
-    root = make_project(tmp_path, tooth.pipelines)
+    mutant = PIPELINES[name]
+    root = make_project(tmp_path, mutant.pipelines)
     shutil.copy(HERE / "sabotage.py", root)
     land(root)
-    verdict = prover.prove(root, "orders", start=DAYS[0], end=DAYS[2], scenarios=tooth.found_by)
+    verdict = prover.prove(root, "orders", start=DAYS[0], end=DAYS[2], scenarios=mutant.found_by)
     assert verdict.verdict == "violated"
     assert "silver.orders" in verdict.violation.story
     assert verdict.violation.case in verdict.reproduce

@@ -1,4 +1,4 @@
-"""The prover's teeth in scripts: bugs of hand-written jobs, without a line of oncelake, each named by a case that shows it."""
+"""The prover's mutants in scripts: bugs of hand-written jobs, without a line of oncelake, each named by a case that shows it."""
 
 import json
 

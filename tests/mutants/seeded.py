@@ -32,13 +32,13 @@ def orders(files):
 APPEND = 'once.append("silver.orders")'
 REPLACE = 'once.replace_interval("silver.orders", time="ordered_at")'
 FORGETFUL = """
-broken("oncelake.delta.prepared", "Remembered.prepare", lambda real, self, rows: None)
+broken("oncelake.delta.prepared", "PreparedRows.prepare", lambda real, self, rows: None)
 """
 EVERY_PATTERN = ("append", "replace_interval", "replace_partitions")
 
 
 @dataclass(frozen=True)
-class Tooth:
+class Mutant:
     """A bug in a pipeline or in the product beneath it, and the scenarios that may show it."""
 
     found_by: tuple[str, ...]
@@ -68,46 +68,46 @@ def marked(replacement):
 
 
 PIPELINES = {
-    "a random key": Tooth(("clean",), returns='return frame.withColumn("key", F.expr("uuid()"))'),
-    "a clock in a column": Tooth(("clean",), returns='return frame.withColumn("loaded_at", F.current_timestamp())'),
-    "a clock of Python in a key": Tooth(("clean",), returns='return frame.withColumn("key", F.lit(time.time_ns()))'),
-    "an attempt counted in a row": Tooth(
+    "a random key": Mutant(("clean",), returns='return frame.withColumn("key", F.expr("uuid()"))'),
+    "a clock in a column": Mutant(("clean",), returns='return frame.withColumn("loaded_at", F.current_timestamp())'),
+    "a clock of Python in a key": Mutant(("clean",), returns='return frame.withColumn("key", F.lit(time.time_ns()))'),
+    "an attempt counted in a row": Mutant(
         ("clean",),
         broken="attempts = itertools.count()",
         returns='return frame.withColumn("attempt", F.lit(next(attempts)))',
     ),
-    "a key made of the number of the task": Tooth(
+    "a key made of the number of the task": Mutant(
         ("layout",), returns='return frame.withColumn("key", F.monotonically_increasing_id())'
     ),
-    "dedup without a total order": Tooth(("layout",), returns='return frame.dropDuplicates(["region"])'),
-    "the first row of a group without an order": Tooth(
+    "dedup without a total order": Mutant(("layout",), returns='return frame.dropDuplicates(["region"])'),
+    "the first row of a group without an order": Mutant(
         ("layout",),
         writes='once.append("silver.orders")',
         returns='return frame.groupBy("region").agg(F.first("id").alias("id"), F.min("day").alias("day"))',
     ),
-    "a sum of floats in whatever order": Tooth(
+    "a sum of floats in whatever order": Mutant(
         ("layout",), returns='return frame.groupBy("day").agg(F.sum("amount").alias("amount"))'
     ),
-    "a setting leaked into the session": Tooth(
+    "a setting leaked into the session": Mutant(
         ("clean",),
         returns="""spark = frame.sparkSession
     mode = spark.conf.get("spark.nightly.mode", "first")
     spark.conf.set("spark.nightly.mode", "again")
     return frame.withColumn("mode", F.lit(mode))""",
     ),
-    "no marker": Tooth(
+    "no marker": Mutant(
         ("twice",),
         broken="""
-from oncelake.running.commit_state import Settled
+from oncelake.running.commit_state import CommitState
 def unmarked(real, frame, stamp):
     return frame.write.format("delta")
 def believed(real, work, path, attempt, problem=""):
-    return Settled(done=attempt is not None, ours=True)
+    return CommitState(done=attempt is not None, ours=True)
 broken("oncelake.delta.writes", "_writer", unmarked)
-broken("oncelake.running.attempt", "settle", believed)
+broken("oncelake.running.attempt", "commit_state", believed)
 """,
     ),
-    "a marker after the write": Tooth(
+    "a marker after the write": Mutant(
         ("crash",),
         broken="""
 def in_two(real, frame, path, stamp):
@@ -116,7 +116,7 @@ def in_two(real, frame, path, stamp):
 broken("oncelake.delta.writes", "append", in_two)
 """,
     ),
-    "a marker before the write": Tooth(
+    "a marker before the write": Mutant(
         ("crash",),
         broken="""
 def in_two(real, frame, path, stamp):
@@ -125,7 +125,7 @@ def in_two(real, frame, path, stamp):
 broken("oncelake.delta.writes", "append", in_two)
 """,
     ),
-    "a date as version": Tooth(
+    "a date as version": Mutant(
         ("order",),
         broken="""
 def dated(real, pipeline, target, slice_, generation):
@@ -133,7 +133,7 @@ def dated(real, pipeline, target, slice_, generation):
 """
         + marked("dated"),
     ),
-    "a version used again": Tooth(
+    "a version used again": Mutant(
         ("order",),
         broken="""
 def again(real, pipeline, target, slice_, generation):
@@ -141,7 +141,7 @@ def again(real, pipeline, target, slice_, generation):
 """
         + marked("again"),
     ),
-    "a random identity": Tooth(
+    "a random identity": Mutant(
         ("twice",),
         broken="""
 def random(real, *args):
@@ -149,10 +149,10 @@ def random(real, *args):
 """
         + marked("random"),
     ),
-    "a ledger written first and believed": Tooth(
+    "a ledger written first and believed": Mutant(
         ("crash",),
         broken="""
-from oncelake.running.commit_state import Settled
+from oncelake.running.commit_state import CommitState
 def noted(path, work):
     return Path(path).parent / "_done" / work.marker.app_id.replace("/", "-")
 def written(real, frame, pattern, writing):
@@ -162,12 +162,12 @@ def written(real, frame, pattern, writing):
     return real(frame, pattern, writing)
 def believed(real, work, path, attempt, problem=""):
     found = real(work, path, attempt, problem)
-    return found if found.done else Settled(done=noted(path, work).exists())
+    return found if found.done else CommitState(done=noted(path, work).exists())
 broken("oncelake.running.attempt", "write_work", written)
-broken("oncelake.running.attempt", "settle", believed)
+broken("oncelake.running.attempt", "commit_state", believed)
 """,
     ),
-    "a replace in two commits": Tooth(
+    "a replace in two commits": Mutant(
         ("reader",),
         writes=REPLACE,
         broken="""
@@ -178,11 +178,11 @@ def in_two(real, frame, path, predicate, stamp):
 broken("oncelake.delta.writes", "replace", in_two)
 """,
     ),
-    "delete, then append": Tooth(
+    "delete, then append": Mutant(
         ("reader",),
         writes=REPLACE,
         broken="""
-from oncelake.lake import writes
+from oncelake.delta import writes
 def in_two(real, frame, path, predicate, stamp):
     from delta.tables import DeltaTable
     DeltaTable.forPath(frame.sparkSession, path).delete(predicate)
@@ -190,11 +190,11 @@ def in_two(real, frame, path, predicate, stamp):
 broken("oncelake.delta.writes", "replace", in_two)
 """,
     ),
-    "truncate, then load": Tooth(
+    "truncate, then load": Mutant(
         ("reader",),
         writes='once.overwrite("silver.orders")',
         broken="""
-from oncelake.lake import writes
+from oncelake.delta import writes
 def in_two(real, frame, path, stamp):
     from delta.tables import DeltaTable
     DeltaTable.forPath(frame.sparkSession, path).delete()
@@ -202,18 +202,18 @@ def in_two(real, frame, path, stamp):
 broken("oncelake.delta.writes", "overwrite", in_two)
 """,
     ),
-    "an older reload in the place of a newer": Tooth(
+    "an older reload in the place of a newer": Mutant(
         ("order",),
         writes='once.overwrite("silver.orders")',
         broken="""
 from oncelake.model.markers import marker
 broken("oncelake.patterns.overwrite", "reload_marker", lambda real, *args: marker(*args))
 def done(real, self, log, pipeline, start, grid):
-    return log.layers(pipeline, self.target)
+    return log.coverage(pipeline, self.target)
 broken("oncelake.patterns.overwrite", "Overwrite.done", done)
 """,
     ),
-    "an interval with its end": Tooth(
+    "an interval with its end": Mutant(
         ("order",),
         writes=REPLACE,
         broken="""
@@ -222,7 +222,7 @@ def wide(real, column, kind, interval):
 broken("oncelake.patterns.replace_interval", "inside", wide)
 """,
     ),
-    "a predicate from an f-string": Tooth(
+    "a predicate from an f-string": Mutant(
         ("order",),
         writes='once.replace_interval("silver.orders", time="ordered_at", within={"shop": "EU\') OR (\'1\'=\'1"})',
         returns="""return frame.withColumn("shop", F.lit("EU') OR ('1'='1"))""",
@@ -230,18 +230,18 @@ broken("oncelake.patterns.replace_interval", "inside", wide)
 broken("oncelake.spark.sql", "text_literal", lambda real, text: f"'{text}'")
 """,
     ),
-    "a dynamic overwrite that leaves stale rows": Tooth(
+    "a dynamic overwrite that leaves stale rows": Mutant(
         ("late",),
         writes='once.replace_partitions("silver.orders", by=["day", "region"])',
         broken="""
-from oncelake.lake import writes
+from oncelake.delta import writes
 def dynamic(real, frame, writing, predicate, shown):
     writer = writes._writer(frame, writing.stamp).mode("overwrite")
     writer.option("partitionOverwriteMode", "dynamic").save(writing.path)
 broken("oncelake.patterns.replace_partitions", "replace", dynamic)
 """,
     ),
-    "a write that is tried again unasked": Tooth(
+    "a write that is tried again unasked": Mutant(
         ("lost",),
         broken="""
 def again(real, frame, path, stamp):
@@ -253,18 +253,18 @@ def again(real, frame, path, stamp):
 broken("oncelake.delta.writes", "append", again)
 """,
     ),
-    "a merge without an order": Tooth(("order",), writes='once.merge("silver.orders", keys="region")'),
-    "deletes that are forgotten": Tooth(
+    "a merge without an order": Mutant(("order",), writes='once.merge("silver.orders", keys="region")'),
+    "deletes that are forgotten": Mutant(
         ("order",),
         writes='once.merge("silver.orders", keys="region", latest_by="ordered_at", delete_when="id = 118")',
         broken=FORGETFUL,
     ),
-    "deletes that a history forgets": Tooth(
+    "deletes that a history forgets": Mutant(
         ("order",),
         writes='once.scd2("silver.orders", keys="region", latest_by="ordered_at", delete_when="id = 119")',
         broken=FORGETFUL,
     ),
-    "rows of one order settled by chance": Tooth(
+    "rows of one order settled by chance": Mutant(
         ("layout",),
         writes='once.merge("silver.orders", keys="region", latest_by="day")',
         broken="""
@@ -343,7 +343,7 @@ stream.option("checkpointLocation", sys.argv[3]).trigger(availableNow=True).star
 }
 
 
-def some(teeth, every):
+def some(mutants, every):
     """All of them as parameters of a test: one of so many for `make test`, the others for `make prove`."""
-    long = [[] if number % every == 0 else [pytest.mark.long] for number in range(len(teeth))]
-    return [pytest.param(name, marks=marks, id=name) for name, marks in zip(teeth, long, strict=True)]
+    long = [[] if number % every == 0 else [pytest.mark.long] for number in range(len(mutants))]
+    return [pytest.param(name, marks=marks, id=name) for name, marks in zip(mutants, long, strict=True)]
