@@ -444,7 +444,7 @@ def test_slices_at_once_give_what_one_after_another_would(tmp_path, spark, write
     ],
 )
 def test_slices_that_fill_the_cores_are_not_written_at_once(sizes, batches):
-    slices = [[SimpleNamespace(weight=InputSize(bytes=size))] for size in sizes]
+    slices = [[SimpleNamespace(size=InputSize(bytes=size))] for size in sizes]
     assert [len(batch) for batch in packed(slices, jobs=3, room=10)] == batches
 
 
