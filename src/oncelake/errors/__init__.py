@@ -1,46 +1,46 @@
-"""Every error oncelake raises, in one place.
+"""All errors that oncelake raises.
 
     OncelakeError
-    ├── UsageError                  exit 2: found before anything is read or written
-    │   ├── BadSettings             oncelake.yaml cannot be used
-    │   ├── BadDeclaration          a pipeline, source or pattern is declared wrongly
-    │   ├── LoadFailed              a project file raised while it was loaded
-    │   ├── DuplicatePipeline       two pipelines share a name
-    │   ├── CyclicPipelines         pipelines read each other's tables in a circle
-    │   ├── OverlappingWriters      two pipelines would replace each other's rows
-    │   ├── UnknownPipeline         no pipeline of that name
-    │   ├── UnknownTarget           no pipeline writes that table
-    │   ├── BadRange                a date or range that cannot be meant
-    │   ├── BadVersion              a version that a table has not got
-    │   ├── NothingToRestate        a restatement of what was never done
-    │   └── NotEmpty                init would write over something
-    ├── WorkFailed                  exit 1: this work was not written
-    │   ├── SourceMissing           the files of an interval are not there
-    │   ├── SourceChanged           files changed while they were read
-    │   ├── TableMissing            a table to read does not exist
-    │   ├── NotDelta                the folder holds something else
-    │   ├── CorruptLog              a Delta log that cannot be read
-    │   ├── ColumnMissing           a declared column is not in the frame
-    │   ├── WrongTimeType           a time column that is not a time
-    │   ├── WrongReturnType         the function returned no frame for a target
-    │   ├── WrongColumns            the frame does not fit the target
-    │   ├── RowsOutsideSlice        rows outside the slice
-    │   ├── NullKeys                rows without a key
-    │   ├── RepeatedKeys            a key more than once where it may be there once
-    │   ├── CannotRestate           a work that cannot be restated
-    │   ├── EmptyOverwrite          a reload would replace rows by none
-    │   ├── NotPartitioned          replace_partitions on a table partitioned otherwise
-    │   ├── FunctionFailed          the user's function raised
-    │   └── WriteFailed             Spark or Delta refused the write
-    ├── Blocked                     exit 1: something it reads is not done
-    ├── TableBusy                   exit 4: another runner has it, safe to retry
-    ├── OutcomeUnknown              exit 1: the log could not be asked after an error
-    ├── LockUnavailable             exit 1: the folder of locks cannot be used
-    ├── SparkUnavailable            exit 1: no Java, or Delta's jars cannot be had
-    ├── ProverUnavailable           exit 1: a level of proof needs what this machine has not
-    └── NothingToProve              exit 1: the clean run, which every other is compared with, did not end well
+    ├── UsageError                  exit 2: detected before anything is read or written
+    │   ├── BadSettings             oncelake.yaml is invalid
+    │   ├── BadDeclaration          the declaration of a pipeline, source or pattern is invalid
+    │   ├── LoadFailed              a project file raised an exception at import
+    │   ├── DuplicatePipeline       two pipelines have the same name
+    │   ├── CyclicPipelines         the pipelines depend on each other in a cycle
+    │   ├── OverlappingWriters      two pipelines would overwrite each other's rows
+    │   ├── UnknownPipeline         no pipeline has that name
+    │   ├── UnknownTarget           no pipeline reads or writes that table
+    │   ├── BadRange                the date or range is invalid
+    │   ├── BadVersion              the table does not have that version
+    │   ├── NothingToRestate        the range was never processed
+    │   └── NotEmpty                init would overwrite existing files
+    ├── WorkFailed                  exit 1: the work was not written
+    │   ├── SourceMissing           an interval has no input files
+    │   ├── SourceChanged           input files changed during the read
+    │   ├── TableMissing            a source table does not exist
+    │   ├── NotDelta                the folder is not a Delta table
+    │   ├── CorruptLog              the Delta log is not readable
+    │   ├── ColumnMissing           a declared column does not exist
+    │   ├── WrongTimeType           the time column has the wrong type
+    │   ├── WrongReturnType         the function did not return a DataFrame for each target
+    │   ├── WrongColumns            the columns do not match the table
+    │   ├── RowsOutsideSlice        rows are outside the slice of the work
+    │   ├── NullKeys                rows have a null key
+    │   ├── RepeatedKeys            a key occurs more than once
+    │   ├── CannotRestate           an append cannot be restated
+    │   ├── EmptyOverwrite          an overwrite would empty the table
+    │   ├── NotPartitioned          the table has other partition columns than declared
+    │   ├── FunctionFailed          the user's function raised an exception
+    │   └── WriteFailed             Spark or Delta rejected the write
+    ├── Blocked                     exit 1: an upstream pipeline is not done
+    ├── TableBusy                   exit 4: another runner holds the table, safe to retry
+    ├── OutcomeUnknown              exit 1: the log was not readable after an error
+    ├── LockUnavailable             exit 1: the lock folder is not writable
+    ├── SparkUnavailable            exit 1: Java or the Delta jars are missing
+    ├── ProverUnavailable           exit 1: this machine lacks a requirement of the proof
+    └── NothingToProve              exit 1: the reference run of the proof failed
 
-Each takes facts and writes its own message from them; tests look at `code` and `facts`, never at prose.
+An error is raised with facts and formats its message from them. Tests assert on `code` and `facts`, never on prose.
 """
 
 from oncelake.errors.base import OncelakeError, Retry

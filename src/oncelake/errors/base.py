@@ -1,4 +1,4 @@
-"""What every error has: a code, an exit code, whether a retry helps, its facts and the next command."""
+"""The base of all errors: code, exit code, whether a retry helps, facts, and the next command to run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 
 class Retry(Enum):
-    """What doing the same again would bring."""
+    """Whether the same command can succeed when it is retried."""
 
     HELPS = "helps"
     USELESS = "useless"
@@ -16,7 +16,7 @@ class Retry(Enum):
 
 
 class OncelakeError(Exception):
-    """Something oncelake can explain: what, where, what is committed, and the command to type next."""
+    """An error with a stable `code`, the facts behind it, and the next command to run."""
 
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
@@ -25,18 +25,18 @@ class OncelakeError(Exception):
     hint: ClassVar[str] = ""
 
     def __init__(self, **facts: Any) -> None:
-        """Keep the facts and write the message from them."""
+        """Store the facts and format the message and the hint from them."""
         self.facts = facts
         self.message = self.says.format(**facts)
         self.next = self.hint.format(**facts)
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        """Say what happened and, where there is one, the command to type next."""
+        """Return the message and, if there is one, the next command."""
         return f"{self.message}\n  next: {self.next}" if self.next else self.message
 
 
 def did_you_mean(word: str, known: tuple[str, ...] | list[str]) -> str:
-    """`, did you mean …?` for a word that is nearly one of those known."""
+    """Return ` (did you mean …?)` with the closest known word, or an empty string."""
     near = difflib.get_close_matches(word, known, n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""

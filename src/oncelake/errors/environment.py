@@ -1,4 +1,4 @@
-"""What the machine, the store or the session lacks."""
+"""Errors of the environment: locks, Spark, the prover."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from oncelake.errors.base import OncelakeError, Retry
 
 
 class LockUnavailable(OncelakeError):
-    """The folder of locks cannot be used."""
+    """The lock folder is not writable."""
 
     code = "lock_unavailable"
     retry = Retry.HELPS
-    says = "the lock of {target} cannot be taken: {problem}"
-    hint = "oncelake status, once {folder} is a folder that can be written"
+    says = "cannot acquire the lock of {target}: {problem}"
+    hint = "make {folder} a writable folder, then run: oncelake status"
 
 
 class SparkUnavailable(OncelakeError):
-    """No Java, or Delta's jars cannot be had."""
+    """Java or the Delta jars are missing."""
 
     code = "spark_unavailable"
     retry = Retry.HELPS
-    says = "Spark cannot start: {problem}"
+    says = "cannot start Spark: {problem}"
     hint = "{next}"
 
 
 class ProverUnavailable(OncelakeError):
-    """A level of proof needs something that is not there."""
+    """This machine lacks a requirement of the requested proof."""
 
     code = "prover_unavailable"
-    says = "this cannot be proven here: {problem}"
+    says = "cannot run this proof on this machine: {problem}"
     hint = "{next}"
 
 
 class NothingToProve(OncelakeError):
-    """The clean run, which every other is compared with, did not end well."""
+    """The clean run failed, so there is no reference to compare other runs with."""
 
     code = "nothing_to_prove"
     retry = Retry.UNKNOWN
-    says = "the clean run of {job} in the sandbox failed, so there is nothing to compare with: {problem}"
+    says = "the clean run of {job} in the sandbox failed, so there is no reference to compare with: {problem}"
     hint = "{next}"

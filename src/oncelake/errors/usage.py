@@ -1,4 +1,4 @@
-"""Faults of usage and configuration, found before anything is read or written."""
+"""Usage and configuration errors, detected before anything is read or written."""
 
 from __future__ import annotations
 
@@ -6,78 +6,78 @@ from oncelake.errors.base import OncelakeError
 
 
 class UsageError(OncelakeError, ValueError):
-    """A fault of usage or configuration, found before anything is read or written."""
+    """A usage or configuration error, detected before anything is read or written."""
 
     code = "usage"
     exit_code = 2
 
 
 class BadSettings(UsageError):
-    """`oncelake.yaml` cannot be used."""
+    """`oncelake.yaml` is invalid."""
 
     code = "bad_settings"
     says = "{where}: {problem}"
-    hint = "mend {where}, then: oncelake plan"
+    hint = "fix {where}, then run: oncelake plan"
 
 
 class BadDeclaration(UsageError):
-    """A pipeline, source or pattern is declared wrongly."""
+    """The declaration of a pipeline, source or pattern is invalid."""
 
     code = "bad_declaration"
     says = "{where}: {problem}"
-    hint = "mend {where}, then: oncelake plan"
+    hint = "fix {where}, then run: oncelake plan"
 
 
 class LoadFailed(UsageError):
-    """A project file raised while it was loaded."""
+    """A project file raised an exception at import."""
 
     code = "load_failed"
-    says = "{where}: loading the project failed: {problem}"
-    hint = "mend {where}, then: oncelake plan"
+    says = "{where}: cannot load the project: {problem}"
+    hint = "fix {where}, then run: oncelake plan"
 
 
 class DuplicatePipeline(UsageError):
-    """Two pipelines share a name, so their markers would be the same."""
+    """Two pipelines have the same name, so their markers would collide."""
 
     code = "duplicate_pipeline"
     says = "two pipelines are named {name!r}: {first} and {second}"
-    hint = 'give one of them another name (name="…"), then: oncelake plan'
+    hint = 'rename one of them (name="…"), then run: oncelake plan'
 
 
 class CyclicPipelines(UsageError):
-    """Pipelines read each other's tables in a circle."""
+    """The pipelines depend on each other in a cycle."""
 
     code = "cyclic_pipelines"
-    says = "pipelines read each other's tables in a circle: {circle}"
-    hint = "let one of them read another table, then: oncelake plan"
+    says = "the pipelines depend on each other in a cycle: {circle}"
+    hint = "remove one of these reads, then run: oncelake plan"
 
 
 class OverlappingWriters(UsageError):
-    """Two pipelines would replace each other's rows."""
+    """Two pipelines would overwrite each other's rows."""
 
     code = "overlapping_writers"
-    says = "{target} is written by {first} and by {second}: they would replace each other's rows"
-    hint = 'let each declare its share (within={{"column": "value"}}) or its own target, then: oncelake plan'
+    says = "both {first} and {second} write {target}: each would overwrite the rows of the other"
+    hint = 'declare disjoint rows (within={{"column": "value"}}) or separate targets, then run: oncelake plan'
 
 
 class UnknownPipeline(UsageError):
-    """No pipeline of that name."""
+    """No pipeline has that name."""
 
     code = "unknown_pipeline"
-    says = "there is no pipeline {name!r}{did_you_mean}; there are: {known}"
+    says = "unknown pipeline {name!r}{did_you_mean}; known pipelines: {known}"
     hint = "oncelake status"
 
 
 class UnknownTarget(UsageError):
-    """No pipeline writes that table."""
+    """No pipeline reads or writes that table."""
 
     code = "unknown_target"
-    says = "no pipeline writes {name!r}{did_you_mean}; targets are: {known}"
+    says = "unknown table {name!r}{did_you_mean}; known tables: {known}"
     hint = "oncelake status"
 
 
 class BadRange(UsageError):
-    """A date or range that cannot be meant."""
+    """The date or range is invalid."""
 
     code = "bad_range"
     says = "{problem}"
@@ -85,24 +85,24 @@ class BadRange(UsageError):
 
 
 class BadVersion(UsageError):
-    """A version that a table has not got."""
+    """The table does not have that version."""
 
     code = "bad_version"
-    says = "{target} has no version {version}; its newest is {newest}"
+    says = "{target} has no version {version}; the newest version is {newest}"
     hint = "oncelake history {target}"
 
 
 class NothingToRestate(UsageError):
-    """A restatement of what was never done."""
+    """The range was never processed, so it cannot be restated."""
 
     code = "nothing_to_restate"
-    says = "nothing of {slice} of {pipeline} was ever done, so there is nothing to restate"
+    says = "{pipeline} has not processed any of {slice}, so there is nothing to restate"
     hint = "oncelake plan {pipeline}"
 
 
 class NotEmpty(UsageError):
-    """`init` would write over something."""
+    """`init` would overwrite existing files."""
 
     code = "not_empty"
-    says = "{path} is not empty; init writes into a new or empty folder only"
+    says = "{path} is not empty; init needs a new or empty folder"
     hint = "oncelake init {path}/pipelines-project"

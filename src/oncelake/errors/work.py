@@ -1,4 +1,4 @@
-"""What can go wrong with a work."""
+"""Errors of a single work."""
 
 from __future__ import annotations
 
@@ -6,175 +6,175 @@ from oncelake.errors.base import OncelakeError, Retry
 
 
 class WorkFailed(OncelakeError):
-    """This work was not written; what was there before is still there."""
+    """The work was not written. The table still has its previous rows."""
 
     code = "failed"
 
 
 class SourceMissing(WorkFailed, FileNotFoundError):
-    """The files of an interval are not there; they may not have arrived yet."""
+    """An interval has no input files. They may not have arrived yet."""
 
     code = "source_missing"
     retry = Retry.HELPS
-    says = "no files at {path} for {slice}: the folder is absent or empty"
-    hint = 'oncelake run {pipeline} again when they have arrived, or declare missing="empty" if none is fine'
+    says = "no input files for {slice}: {path} does not exist or is empty"
+    hint = 'retry when the files have arrived: oncelake run {pipeline}; if an interval may have none, declare missing="empty"'
 
 
 class SourceChanged(WorkFailed):
-    """Files changed while they were read, or after another target of the same work was written from them."""
+    """Input files changed during the read, or after another target of the same slice was written from them."""
 
     code = "source_changed"
     retry = Retry.HELPS
-    says = "the files at {path} changed while {slice} was read from them"
-    hint = "oncelake run {pipeline} again when they have settled"
+    says = "the input files at {path} changed while {slice} was read"
+    hint = "retry when the upload is complete: oncelake run {pipeline}"
 
 
 class TableMissing(WorkFailed, FileNotFoundError):
-    """A table to read does not exist."""
+    """A source table does not exist."""
 
     code = "table_missing"
     retry = Retry.HELPS
-    says = "table {table} does not exist: there is no Delta log in {path}"
+    says = "table {table} does not exist: {path} has no Delta log"
     hint = "oncelake status"
 
 
 class NotDelta(WorkFailed):
-    """The folder holds something else than a Delta table."""
+    """The folder exists and is not a Delta table."""
 
     code = "not_delta"
-    says = "{path} is not a Delta table: it holds files ({example}) but no _delta_log"
-    hint = 'name another table, or convert it: spark.sql("CONVERT TO DELTA parquet.`{path}`")'
+    says = "{path} is not a Delta table: it contains files ({example}) and no _delta_log"
+    hint = 'use another table name, or convert the folder: spark.sql("CONVERT TO DELTA parquet.`{path}`")'
 
 
 class CorruptLog(WorkFailed):
-    """A Delta log that cannot be read."""
+    """The Delta log is not readable."""
 
     code = "corrupt_log"
-    says = "the Delta log of {table} cannot be read: {path}: {problem}"
-    hint = "restore {path} from a copy; nothing is written until it can be read"
+    says = "cannot read the Delta log of {table}: {path}: {problem}"
+    hint = "restore {path} from a backup; oncelake does not write to the table until its log is readable"
 
 
 class ColumnMissing(WorkFailed):
-    """A declared column is not in the frame."""
+    """A declared column does not exist."""
 
     code = "column_missing"
-    says = "{whose} has no column {column!r}{did_you_mean}; it has: {columns}"
-    hint = "mend {where}, then: oncelake run {pipeline}"
+    says = "{whose} has no column {column!r}{did_you_mean}; its columns: {columns}"
+    hint = "fix {where}, then run: oncelake run {pipeline}"
 
 
 class WrongTimeType(WorkFailed):
-    """A time column that is not a time, or too coarse for the grid."""
+    """The time column is not a time, or is too coarse for the intervals."""
 
     code = "wrong_time_type"
-    says = "column {column!r} of {whose} is {type}, and an interval of a {every} needs {needs}"
-    hint = "cast it in {where}, then: oncelake run {pipeline}"
+    says = "column {column!r} of {whose} has type {type}; every={every} needs {needs}"
+    hint = "cast the column in {where}, then run: oncelake run {pipeline}"
 
 
 class WrongReturnType(WorkFailed, TypeError):
-    """The function returned no frame for a target."""
+    """The function did not return a DataFrame for each target."""
 
     code = "wrong_return_type"
-    says = "{where}: {pipeline} returned {got} where {expected} was expected"
-    hint = "mend {where}, then: oncelake run {pipeline}"
+    says = "{where}: {pipeline} returned {got}, expected {expected}"
+    hint = "fix {where}, then run: oncelake run {pipeline}"
 
 
 class WrongColumns(WorkFailed):
-    """The frame does not fit the target."""
+    """The columns of the DataFrame do not match the table."""
 
     code = "wrong_columns"
-    says = "the frame for {target} does not fit the table: {difference}"
-    hint = "mend {where}, then: oncelake run {pipeline}"
+    says = "the DataFrame does not match the table {target}: {difference}"
+    hint = "fix {where}, then run: oncelake run {pipeline}"
 
 
 class RowsOutsideSlice(WorkFailed):
-    """Rows outside the slice; writing them would change rows another work owns."""
+    """Rows are outside the slice. Writing them would change rows that another work owns."""
 
     code = "rows_outside_slice"
-    says = "rows for {target} lie outside {slice}: {examples}"
-    hint = "filter them in {where} or widen the slice, then: oncelake run {pipeline}"
+    says = "rows for {target} are outside {slice}: {examples}"
+    hint = "filter these rows in {where}, or process a wider range, then run: oncelake run {pipeline}"
 
 
 class NullKeys(WorkFailed):
-    """Rows without a key; they would match nothing and be put in again by every run."""
+    """Rows have a null key. A null matches no row, so every run would insert them again."""
 
     code = "null_keys"
-    says = "rows for {target} have no key ({keys}): {examples}"
-    hint = 'filter them in {where} or declare null_keys="quarantine", then: oncelake run {pipeline}'
+    says = "rows for {target} have a null in {keys}: {examples}"
+    hint = 'filter these rows in {where}, or declare null_keys="quarantine", then run: oncelake run {pipeline}'
 
 
 class RepeatedKeys(WorkFailed):
-    """A key more than once where it may be there once."""
+    """A key occurs more than once where the pattern needs one row per key."""
 
     code = "repeated_keys"
-    says = "the frame for {target} has a key more than once ({keys}): {examples}"
-    hint = "group by all of {keys} in {where}, then: oncelake run {pipeline}"
+    says = "the DataFrame for {target} has duplicate keys ({keys}): {examples}"
+    hint = "group by {keys} in {where}, then run: oncelake run {pipeline}"
 
 
 class CannotRestate(WorkFailed):
-    """A work that cannot be restated: what it added the first time is not known any more."""
+    """The pattern adds rows or values and cannot tell which ones an earlier generation added."""
 
     code = "cannot_restate"
-    says = "{target} is added to by {pipeline}, so {slice} cannot be done again: it would be added twice"
+    says = "cannot restate {slice}: {pipeline} appends to {target}, so its rows would be written twice"
     hint = "oncelake history {target}"
 
 
 class EmptyOverwrite(WorkFailed):
-    """A reload would replace rows by none."""
+    """An overwrite without rows would empty the table."""
 
     code = "empty_overwrite"
-    says = "the reload of {target} has no rows, and the table has some: refused"
-    hint = "if none is right: overwrite(…, allow_empty=True) in {where}, then: oncelake run {pipeline}"
+    says = "refused to overwrite {target}: the DataFrame has no rows and the table has some"
+    hint = "if this is intended, declare overwrite(…, allow_empty=True) in {where}, then run: oncelake run {pipeline}"
 
 
 class NotPartitioned(WorkFailed):
-    """`replace_partitions` on a table that is partitioned otherwise."""
+    """The table has other partition columns than `replace_partitions` declares."""
 
     code = "not_partitioned"
-    says = "{target} is partitioned by {found}, replace_partitions was declared by {declared}"
-    hint = "declare by={found} or use replace_interval in {where}, then: oncelake run {pipeline}"
+    says = "{target} is partitioned by {found}, but replace_partitions declares {declared}"
+    hint = "declare by={found} or use replace_interval in {where}, then run: oncelake run {pipeline}"
 
 
 class FunctionFailed(WorkFailed):
-    """The user's function raised."""
+    """The user's function raised an exception."""
 
     code = "function_failed"
     retry = Retry.UNKNOWN
     says = "{where}: {pipeline} raised {problem}"
-    hint = "mend {where}, then: oncelake run {pipeline}"
+    hint = "fix {where}, then run: oncelake run {pipeline}"
 
 
 class WriteFailed(WorkFailed):
-    """Spark or Delta refused the write; the log says that nothing of it landed."""
+    """Spark or Delta rejected the write. The log confirms that nothing was committed."""
 
     code = "write_failed"
     retry = Retry.UNKNOWN
-    says = "writing {target} failed: {problem}"
+    says = "cannot write {target}: {problem}"
     hint = "oncelake run {pipeline}"
 
 
 class Blocked(OncelakeError):
-    """Something this work reads is not done."""
+    """An upstream pipeline has not finished the slice that this work reads."""
 
     code = "blocked"
     retry = Retry.HELPS
-    says = "{upstream} is not done for {slice}, and {pipeline} reads its table {table}"
+    says = "{pipeline} reads {table}, and {upstream} has not finished {slice}"
     hint = "oncelake run {upstream} {pipeline}"
 
 
 class TableBusy(OncelakeError):
-    """Another runner has this work, or the table it writes; nothing of ours was written."""
+    """Another runner holds the table or this work. This runner wrote nothing."""
 
     code = "busy"
     exit_code = 4
     retry = Retry.HELPS
-    says = "{target} is being written by another runner ({holder})"
+    says = "another runner is writing {target} ({holder})"
     hint = "{again}"
 
 
 class OutcomeUnknown(OncelakeError):
-    """After an error the log could not be asked whether the commit landed. Running again is safe."""
+    """After an error the log was not readable, so the outcome of the commit is unknown. A retry is safe."""
 
     code = "outcome_unknown"
     retry = Retry.UNKNOWN
-    says = "it is not known whether {target} was written: {problem}; then its log could not be read: {log_problem}"
+    says = "unknown whether {target} was written: {problem}; reading its log failed too: {log_problem}"
     hint = "oncelake run {pipeline}"
