@@ -1,10 +1,11 @@
 # Chores, each a few lines. `make` by itself lists them.
 PYTHON ?= python3
 BIN := .venv/bin
+TIERS := tests/spark tests/processes tests/proofs tests/model
 export PYTHONDONTWRITEBYTECODE := 1
 
 help:  ## list what can be made
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 setup: .venv/ready  ## the virtual environment and Delta's jars, once
 
@@ -24,12 +25,18 @@ check: setup  ## lint, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-test: check  ## everything that must hold (real Spark, real kills)
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+quick: check  ## check, and the tests that need no JVM (under a minute)
+	$(BIN)/pytest -q -n 2 tests/unit
+
+test: quick  ## everything that must hold: real Spark, real kills, a sample of the proofs (12 minutes)
+	$(BIN)/pytest -n 2 $(TIERS)
+
+test-all: quick  ## the longer shapes too (hours)
+	$(BIN)/pytest -n 2 -m '' $(TIERS)
 
 prove: setup  ## every pattern killed at every file call, with real kills and faults; every mutant (hours)
-	$(BIN)/python tests/proving/full.py
-	$(BIN)/pytest -m long
+	$(BIN)/python tests/proofs/full.py
+	$(BIN)/pytest -m '' tests/proofs
 
 bench: setup  ## the figures in bench/results, measured again
 	$(BIN)/python -m bench
@@ -41,4 +48,4 @@ lock:  ## resolve requirements.lock anew (needs uv)
 clean:  ## remove what was made here
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-lake
 
-.PHONY: help setup demo check test prove bench lock clean
+.PHONY: help setup demo check quick test test-all prove bench lock clean

@@ -1,0 +1,116 @@
+"""Real processes, really killed: Python, the JVM, or both, before, during and after the commit; then run again."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import oncelake as once
+from support.lakes import DAYS, WRITES, commits, expected_ids, ids, orders_project
+from support.processes import ONCELAKE
+
+KILLED = str(Path(__file__).parents[1] / "support" / "killed.py")
+# At moments of time; the prover kills at numbered file calls.
+KILLS = [
+    ("replace_interval", "python", "during"),
+    ("replace_partitions", "jvm", "during"),
+    ("overwrite", "both", "during"),
+    ("append", "python", "written"),
+]
+
+
+@pytest.mark.parametrize(("name", "mode", "point"), KILLS, ids=lambda value: value)
+def test_killed_and_run_again_is_once(tmp_path, spark, name, mode, point):
+    root = orders_project(tmp_path, WRITES[name])
+    command = [sys.executable, KILLED, str(root), DAYS[0], mode, point]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mode == "jvm":
+        # Python lives on and says what the log says: committed, or failed with nothing written.
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() in ("committed", "failed")
+    else:
+        assert done.returncode == -signal.SIGKILL
+    # At once, while the old JVM may still be dying.
+    assert once.open(root, spark=spark).run("orders", date=DAYS[0]).outcome == "done"
+    assert ids(root) == expected_ids(WRITES[name], DAYS[:1])
+    assert commits(root) == 1
+
+
+def test_two_processes_that_create_the_table_at_once_both_end_well(tmp_path):
+    root = orders_project(tmp_path, WRITES["replace_interval"])
+    command = [
+        ONCELAKE,
+        "run",
+        "orders",
+        "--date",
+        DAYS[0],
+        "--json",
+        "-p",
+        str(root),
+    ]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    answers = [process.communicate(timeout=300)[0] for process in running]
+    assert all(process.returncode in (0, 4) for process in running)
+    outcomes = sorted(json.loads(answer)["works"][0]["outcome"] for answer in answers)
+    assert outcomes in (["already_done", "committed"], ["committed", "busy"])
+    assert ids(root) == expected_ids(WRITES["replace_interval"], DAYS[:1])
+    assert commits(root) == 1
+
+
+def test_ctrl_c_says_what_is_committed_and_running_again_goes_on(tmp_path, spark):
+    root = orders_project(tmp_path, WRITES["append"])
+    command = [
+        ONCELAKE,
+        "run",
+        "--from",
+        DAYS[0],
+        "--to",
+        "2024-03-17",
+        "--json",
+    ]
+    process = subprocess.Popen([*command, "-p", str(root)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.startswith("committed"):
+            process.send_signal(signal.SIGINT)
+            break
+    answer, _ = process.communicate(timeout=120)
+    report = json.loads(answer)
+    assert (process.returncode, report["outcome"]) == (130, "interrupted")
+    landed = commits(root)
+    assert landed == sum(work["outcome"] == "committed" for work in report["works"])
+    assert once.open(root, spark=spark).run("orders", start=DAYS[0], end="2024-03-17").outcome == "done"
+    assert ids(root) == expected_ids(WRITES["append"])
+
+
+def test_an_interrupt_that_a_library_swallows_still_ends_the_run_between_two_commits(tmp_path, spark, monkeypatch):
+    from oncelake.listeners import ledger
+
+    def swallows(path, rows):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(ledger, "_append", swallows)
+    root = orders_project(tmp_path, WRITES["append"])
+    report = once.open(root, spark=spark).run("orders", start=DAYS[0], end="2024-03-17")
+    assert (report.outcome, [work.outcome for work in report.works]) == ("interrupted", ["committed"])
+    assert ids(root) == expected_ids(WRITES["append"], DAYS[:1])
+
+
+def test_no_jvm_is_left_behind(tmp_path):
+    root = orders_project(tmp_path, WRITES["append"])
+    script = (
+        "import oncelake as once, sys; from oncelake.storage.lock import _jvms; "
+        f"once.open({str(root)!r}).run('orders', date={DAYS[0]!r}); print(_jvms()[0][0])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    jvm = int(done.stdout)
+    deadline = 200
+    while os.path.exists(f"/proc/{jvm}") and deadline:
+        deadline -= 1
+        subprocess.run(["sleep", "0.1"], check=True)
+    assert deadline

@@ -1,0 +1,76 @@
+"""`make prove`: every pattern, every distinct state, real kills and faults. The totals are kept in bench/results/proof.json.
+
+With names of patterns only those are proven, and put in the place of what the file has of them.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from oncelake.proving.proof import Prover  # noqa: E402
+from support.lakes import DAYS, WRITES, orders_project  # noqa: E402
+
+RESULT = ROOT / "bench" / "results" / "proof.json"
+EFFORT = {"kills": 6, "faults": 30, "recoveries": 10, "zombies": 2, "threads": (2, 4, 8)}
+
+
+def main(names):
+    begun, documents = time.monotonic(), _known() if names else {}
+    with Prover() as prover, tempfile.TemporaryDirectory() as folder:
+        for number, name in enumerate(names or WRITES):
+            root = orders_project(Path(folder) / str(number), WRITES[name])
+            verdict = prover.prove(root, "orders", told=_told(name), start=DAYS[0], end=DAYS[2], **EFFORT)
+            documents[name] = verdict.document()
+            told = verdict.violation.story if verdict.violation else f"{verdict.states} states"
+            print(f"\r{name}: {verdict.verdict}, {told}, {verdict.seconds:.0f} s", flush=True)
+            _keep(documents)
+    totals = _totals(documents)
+    print(json.dumps(totals, indent=2), f"{time.monotonic() - begun:.0f} s")
+    return 3 if totals["violated"] else 0
+
+
+def _keep(documents):
+    """Write down what is proven so far: all of it takes hours."""
+    whole = {"totals": _totals(documents), "patterns": documents}
+    RESULT.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+
+
+def _known():
+    """The patterns proven before: those named now are proven again, the others stay as they are."""
+    found = json.loads(RESULT.read_text())["patterns"] if RESULT.exists() else {}
+    return {name: document for name, document in found.items() if name in WRITES}
+
+
+def _totals(documents):
+    tried = Counter()
+    for document in documents.values():
+        tried += {scenario: count["tried"] for scenario, count in document["cases"].items()}
+    states = sum(document["states"] for document in documents.values())
+    violated = [name for name, document in documents.items() if document["verdict"] != "proven"]
+    seconds = round(sum(document["seconds"] for document in documents.values()))
+    return {
+        "patterns": len(documents),
+        "states": states,
+        "cases": sum(tried.values()),
+        **tried,
+        "violated": violated,
+        "seconds": seconds,
+    }
+
+
+def _told(name):
+    def told(case, index, total):
+        if sys.stderr.isatty():
+            print(f"\r\033[K{name}: {index}/{total} {case.id[:90]}", end="", file=sys.stderr, flush=True)
+
+    return told
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,66 @@
+"""The prover's mutants: it names every seeded bug by a case that shows it. A prover that cannot fail proves nothing."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import oncelake as once
+from oncelake.proving.calls import compiler
+from oncelake.proving.proof import Prover
+from support import sabotage
+from support.lakes import DAYS, make_project
+from support.seeded import PIPELINES, some
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="the recorder needs Linux and a C compiler")
+SABOTAGE = Path(sabotage.__file__)
+
+
+@pytest.fixture(scope="module")
+def prover():
+    with Prover() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def mended():
+    """A project breaks the product wherever it is loaded, here too."""
+    yield
+    sabotage.mend()
+
+
+def land(root):
+    """Days of orders whose sums depend on the order, whose regions tie, with a row at midnight and a region that goes."""
+    for number, day in enumerate(DAYS[:2]):
+        rows = [
+            {
+                "id": number * 100 + i,
+                "amount": (1e16, 1.0, -1e16)[i % 3],
+                "at": f"{day}T{i:02}:00:00Z",
+                "region": "late" if i == 19 else f"r{i % 4}",
+            }
+            for i in range(20)
+        ]
+        folder = root / "landing" / day
+        folder.mkdir(parents=True)
+        (folder / "orders.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_every_bug_finds_what_it_breaks(tmp_path):
+    for number, mutant in enumerate(PIPELINES.values()):
+        root = make_project(tmp_path / str(number), mutant.pipelines)
+        shutil.copy(SABOTAGE, root)
+        assert "orders" in once.Project(root).pipelines
+
+
+@pytest.mark.parametrize("name", some(PIPELINES, every=3))
+def test_a_bug_in_a_pipeline_or_in_the_product_is_named(tmp_path, prover, name):
+    mutant = PIPELINES[name]
+    root = make_project(tmp_path, mutant.pipelines)
+    shutil.copy(SABOTAGE, root)
+    land(root)
+    verdict = prover.prove(root, "orders", start=DAYS[0], end=DAYS[2], scenarios=mutant.found_by)
+    assert verdict.verdict == "violated"
+    assert "silver.orders" in verdict.violation.story
+    assert verdict.violation.case in verdict.reproduce
