@@ -1,4 +1,4 @@
-"""The project `oncelake init` makes: small, real, and running as it is."""
+"""The project that `oncelake init` creates: small, with sample data, ready to run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from oncelake.errors import NotEmpty
 
 _SETTINGS = """\
-# A project of oncelake. Relative paths start here.
-lake: lake                # table silver.orders is lake/silver/orders
+# An oncelake project. Relative paths start in this folder.
+lake: lake                # table silver.orders is stored in lake/silver/orders
 pipelines: pipelines.py   # files or folders, Python or YAML
 """
 
@@ -37,17 +37,17 @@ def orders(bronze: DataFrame) -> DataFrame:
     return bronze.where("amount > 0").withColumn("order_date", F.to_date("ordered_at"))
 """
 
-_IGNORED = "lake/\n__pycache__/\n"
+_GITIGNORE = "lake/\n__pycache__/\n"
 
 
-def make_project(folder: str) -> list[str]:
-    """Write the project into a new or empty folder, with orders of the last three days, and say what was written."""
+def create_project(folder: str) -> list[str]:
+    """Create the project, with orders of the last three days, in a new or empty folder. Return the files written."""
     root = Path(folder)
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise NotEmpty(path=folder)
     today = datetime.now(UTC).date()
     days = [str(today - timedelta(days=back)) for back in (3, 2, 1)]
-    files = {"oncelake.yaml": _SETTINGS, "pipelines.py": _PIPELINES.format(start=days[0]), ".gitignore": _IGNORED}
+    files = {"oncelake.yaml": _SETTINGS, "pipelines.py": _PIPELINES.format(start=days[0]), ".gitignore": _GITIGNORE}
     files |= {f"landing/orders/{day}/orders.json": _orders(number, day) for number, day in enumerate(days)}
     for name, content in files.items():
         path = root / name
@@ -57,7 +57,7 @@ def make_project(folder: str) -> list[str]:
 
 
 def _orders(number: int, day: str) -> str:
-    """Ten orders of a day; one of them is a refund that the second pipeline leaves out."""
+    """Return ten orders of a day; one is a refund, which the second pipeline filters out."""
     orders = (
         {
             "id": number * 10 + i,

@@ -1,4 +1,4 @@
-"""The commands. Each parses, calls the public API and hands what comes back to `output`."""
+"""The commands. Each parses its options, calls the public API and passes the result to `Output`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,24 @@ from typing import Any
 import click
 
 import oncelake as once
-from oncelake.cli import output
+from oncelake.cli.output import Output
 
-EXITS = """\b
-Exit codes: 0 done or already done, 1 failed, 2 usage or configuration, 3 check or proof violated,
-4 lost to another runner (safe to retry), 5 effects in doubt, 130 interrupted."""
+EXIT_CODES = """\b
+Exit codes:
+  0    done or already done
+  1    failed or blocked
+  2    usage or configuration error
+  3    proof violated, or tables differ
+  4    busy: another runner holds the table (safe to retry)
+  130  interrupted
+"""
 
-
-# More commits than these are asked about first.
-MANY = 1000
+# `run` asks for confirmation before it writes more commits than this.
+CONFIRM_ABOVE = 1000
 
 
 class _Group(click.Group):
-    """A group that lists its commands in the order one meets them."""
+    """A group that lists its commands in the order of their definition."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
         return list(self.commands)
@@ -31,12 +36,12 @@ class _Group(click.Group):
 
 @click.group(
     cls=_Group,
-    epilog=EXITS,
+    epilog=EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(once.__version__, prog_name="oncelake")
-@click.option("--project", "-p", default=None, metavar="DIR", help="The project's folder (default: the current one).")
-@click.option("--profile", default=None, help="A profile of oncelake.yaml (or ONCELAKE_PROFILE).")
+@click.option("--project", "-p", default=None, metavar="DIR", help="Project folder (default: the current folder).")
+@click.option("--profile", default=None, metavar="NAME", help="Profile in oncelake.yaml (default: ONCELAKE_PROFILE).")
 @click.pass_context
 def cli(ctx: click.Context, project: str | None, profile: str | None) -> None:
     """Exactly-once data pipelines on Spark and Delta Lake."""
@@ -44,101 +49,107 @@ def cli(ctx: click.Context, project: str | None, profile: str | None) -> None:
 
 
 def _lazy_project_options(command: Callable[..., Any]) -> Callable[..., None]:
-    """Options of every command; it gets a function that opens the project, for it may do without one."""
+    """Add the options of every command. The command gets a function that opens the project, because it may not need one."""
 
-    @click.option("--project", "-p", default=None, metavar="DIR", help="The project's folder.")
-    @click.option("--profile", default=None, help="A profile of oncelake.yaml.")
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
+    @click.option("--project", "-p", default=None, metavar="DIR", help="Project folder.")
+    @click.option("--profile", default=None, metavar="NAME", help="Profile in oncelake.yaml.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document to standard output.")
     @wraps(command)
-    def answered(project: str | None, profile: str | None, as_json: bool, **options: Any) -> None:
+    def run_command(project: str | None, profile: str | None, as_json: bool, **options: Any) -> None:
         ctx = click.get_current_context()
-        shown = output.Output(as_json)
+        output = Output(as_json)
         folder = project or ctx.obj["project"] or "."
         try:
-            code = command(lambda: once.open(folder, profile or ctx.obj["profile"]), shown, **options)
+            code = command(lambda: once.open(folder, profile or ctx.obj["profile"]), output, **options)
         except once.OncelakeError as error:
-            code = shown.error(error)
+            code = output.error(error)
         except KeyboardInterrupt:
-            code = shown.interrupted()
+            code = output.interrupted()
         ctx.exit(code)
 
-    return answered
+    return run_command
 
 
 def _project_options(command: Callable[..., Any]) -> Callable[..., None]:
-    """Options of every command that works on a project, which is opened first."""
+    """Add the options of every command that works on a project, and open the project first."""
 
     @wraps(command)
-    def opened(opening: Callable[[], once.Project], shown: output.Output, **options: Any) -> Any:
-        return command(opening(), shown, **options)
+    def with_project(open_project: Callable[[], once.Project], output: Output, **options: Any) -> Any:
+        return command(open_project(), output, **options)
 
-    return _lazy_project_options(opened)
+    return _lazy_project_options(with_project)
 
 
-def _range_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of every command that takes a date or a range."""
+def _date_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for a date or a range."""
     for option in (
-        click.option("--to", "end", metavar="B", help="End of a range, exclusive."),
-        click.option("--from", "start", metavar="A", help="Start of a range."),
-        click.option("--date", metavar="D", help="One interval: the one that starts there."),
-        click.argument("names", nargs=-1),
+        click.option("--to", "end", metavar="B", help="End of the range (exclusive)."),
+        click.option("--from", "start", metavar="A", help="Start of the range."),
+        click.option("--date", metavar="D", help="Start of a single interval."),
     ):
         command = option(command)
     return command
 
 
-def _choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that narrow what is done of all there is to do, and its order."""
+def _selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that restrict and order the work of a plan."""
+    count = click.IntRange(min=1)
     for option in (
-        click.option("--limit", type=click.IntRange(min=1), help="At most so many intervals, the others another time."),
-        click.option("--newest-first", is_flag=True, help="The newest intervals first."),
-        click.option("--stale", is_flag=True, help="Only what is done from inputs or code that changed since."),
-        click.option("--failed", is_flag=True, help="Only what failed when it was last tried."),
+        click.option("--limit", type=count, metavar="N", help="Process at most N intervals in this run."),
+        click.option("--newest-first", is_flag=True, help="Process the newest intervals first."),
+        click.option("--stale", is_flag=True, help="Reprocess only stale intervals: input or code changed since."),
+        click.option("--failed", is_flag=True, help="Retry only intervals whose last attempt failed."),
     ):
         command = option(command)
     return command
-
-
-def _confirm_many(planned: once.Plan) -> None:
-    commits = sum(item.action == "run" for item in planned.works)
-    if commits > MANY:
-        _confirm(f"that is {commits:,} commits; go on?", "--yes does it without asking, --limit N a part of it")
-
-
-def _confirm(question: str, otherwise: str) -> None:
-    """Ask a person; a machine has to have said so."""
-    if not sys.stdin.isatty():
-        raise click.UsageError(f"{question.rstrip('?')}: {otherwise}")
-    click.confirm(question, abort=True, err=True)
 
 
 def _effort_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say how much a proof tries."""
-    level = click.Choice(["calls", "steps"])
+    """Add the options that bound how much a proof tries."""
+    level, count, size = click.Choice(["calls", "steps"]), click.IntRange(min=0), click.IntRange(min=1)
+    minutes = click.FloatRange(min=0)
     for option in (
-        click.option("--case", metavar="CASE", help="Only this case, as a violation names it."),
-        click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Only this scenario, or these."),
-        click.option("--level", type=level, help="calls: every file call (Linux, C compiler). steps: named points."),
-        click.option("--seed", type=int, default=0, show_default=True, help="What a sample is chosen by."),
-        click.option("--points", type=click.IntRange(min=1), help="At most so many crash states, a fair sample."),
-        click.option("--minutes", type=click.FloatRange(min=0), help="At most so long, every scenario its share."),
-        click.option("--kills", type=click.IntRange(min=0), default=3, show_default=True, help="Real SIGKILLs."),
-        click.option("--faults", type=click.IntRange(min=0), default=12, show_default=True, help="Failing calls."),
+        click.option("--case", metavar="CASE", help="Try only this case (a violation prints its name)."),
+        click.option(
+            "--scenario", "scenarios", multiple=True, metavar="NAME", help="Try only this scenario (repeatable)."
+        ),
+        click.option("--level", type=level, help="Crash after every file call (Linux, C compiler) or at failpoints."),
+        click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the sample."),
+        click.option("--points", type=size, metavar="N", help="Try at most N crash states, sampled evenly."),
+        click.option("--minutes", type=minutes, metavar="M", help="Time budget, shared evenly by the scenarios."),
+        click.option("--kills", type=count, default=3, show_default=True, metavar="N", help="Number of real SIGKILLs."),
+        click.option(
+            "--faults", type=count, default=12, show_default=True, metavar="N", help="Number of injected I/O errors."
+        ),
     ):
         command = option(command)
     return command
 
 
-def _checked(span: dict[str, str | None]) -> dict[str, Any]:
-    if span["date"] is not None and (span["start"] is not None or span["end"] is not None):
-        raise click.UsageError("--date and --from/--to exclude each other")
-    if span.get("failed") and span.get("stale"):
-        raise click.UsageError("--failed and --stale exclude each other")
-    return span
+def _validate_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options, or raise a usage error if two of them exclude each other."""
+    if options["date"] is not None and (options["start"] is not None or options["end"] is not None):
+        raise click.UsageError("use either --date or --from/--to")
+    if options.get("failed") and options.get("stale"):
+        raise click.UsageError("use either --failed or --stale")
+    return options
 
 
-def _log_to_people() -> None:
-    """Show warnings of the user's own code, but not the stack that py4j logs for every Ctrl-C."""
+def _confirm_many(plan: once.Plan) -> None:
+    commits = sum(item.action == "run" for item in plan.works)
+    if commits > CONFIRM_ABOVE:
+        _confirm(f"write {commits:,} commits?", "pass --yes to write them all, or --limit N to write some")
+
+
+def _confirm(question: str, alternative: str) -> None:
+    """Ask for confirmation on a terminal; without one, fail and name the option to pass."""
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"cannot ask without a terminal: {question} {alternative}")
+    click.confirm(question, abort=True, err=True)
+
+
+def _log_warnings() -> None:
+    """Log warnings of the user's code to standard error, without the stack trace that py4j logs for every Ctrl-C."""
     import logging
 
     handler = logging.StreamHandler(sys.stderr)
@@ -149,201 +160,216 @@ def _log_to_people() -> None:
 @cli.command()
 @click.argument("folder", metavar="DIR")
 def init(folder: str) -> None:
-    """Make a small working project with sample data."""
-    from oncelake.cli.init import make_project
+    """Create a small working project with sample data."""
+    from oncelake.cli.init import create_project
 
+    output = Output(as_json=False)
     try:
-        made = make_project(folder)
+        files = create_project(folder)
     except once.OncelakeError as error:
-        sys.exit(output.Output(as_json=False).error(error))
-    output.Output(as_json=False).made(folder, made)
+        sys.exit(output.error(error))
+    output.created(folder, files)
 
 
-@cli.command()
-@click.option("--yes", is_flag=True, help="Do not ask before a great many commits.")
-@click.option("--dry-run", is_flag=True, help="Only show the plan.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, help="So many slices at once, if partitioned by them.")
-@_choice_options
-@_range_options
+@cli.command(short_help="Process everything that is due, upstream first.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation of more than 1,000 commits.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and exit.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Write N slices in parallel if the table is partitioned by time.",
+)
+@_selection_options
+@_date_options
+@click.argument("names", nargs=-1)
 @_project_options
 def run(
     project: once.Project,
-    shown: output.Output,
+    output: Output,
     names: tuple[str, ...],
     yes: bool,
     dry_run: bool,
     jobs: int,
     **options: Any,
 ) -> int:
-    """Do everything due (or the range), upstream first; what is done already is skipped."""
-    planned = project.plan(*names, **_checked(options))
+    """Process everything that is due, or the given date or range, upstream first.
+
+    Intervals that are already done are skipped, so the same command is also the retry.
+    """
+    plan = project.plan(*names, **_validate_options(options))
     if dry_run:
-        return shown.plan(planned)
-    _log_to_people()
+        return output.plan(plan)
+    _log_warnings()
     if not yes:
-        _confirm_many(planned)
-    with shown.progress() as progress:
-        report = project.apply(planned, progress, jobs)
-    return shown.report(report)
+        _confirm_many(plan)
+    with output.progress() as progress:
+        report = project.apply(plan, progress, jobs)
+    return output.report(report)
 
 
-@cli.command()
-@_choice_options
-@_range_options
+@cli.command(name="plan", short_help="Show what `run` would do, and why.")
+@_selection_options
+@_date_options
+@click.argument("names", nargs=-1)
 @_project_options
-def plan(project: once.Project, shown: output.Output, names: tuple[str, ...], **options: Any) -> int:
-    """Show what `run` would do, and why. Starts no Spark."""
-    return shown.plan(project.plan(*names, **_checked(options)))
+def show_plan(project: once.Project, output: Output, names: tuple[str, ...], **options: Any) -> int:
+    """Show what `run` would do, and why. Does not start Spark."""
+    return output.plan(project.plan(*names, **_validate_options(options)))
 
 
-@cli.command()
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be done again.")
-@click.option("--downstream", is_flag=True, help="Do again what was made from it, too.")
-@click.option("--to", "end", metavar="B", help="End of a range, exclusive.")
-@click.option("--from", "start", metavar="A", help="Start of a range.")
-@click.option("--date", metavar="D", help="One interval: the one that starts there.")
+@cli.command(short_help="Reprocess finished intervals on purpose.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show what would be replaced and exit.")
+@click.option("--downstream", is_flag=True, help="Also restate the pipelines that read the result.")
+@_date_options
 @click.argument("name")
 @_project_options
 def restate(
-    project: once.Project, shown: output.Output, name: str, yes: bool, dry_run: bool, downstream: bool, **span: Any
+    project: once.Project, output: Output, name: str, yes: bool, dry_run: bool, downstream: bool, **options: Any
 ) -> int:
-    """Do again, on purpose, what is done: in the next generation, in the place of what is there.
+    """Reprocess finished intervals on purpose and replace their rows, as the next generation.
 
-    What is to be replaced is shown first. A restatement that was killed is resumed by the same command, or by `run`.
+    The command shows what it will replace and asks for confirmation. If it is killed, the same command or `run`
+    resumes it.
     """
-    found = project.restatement(name, downstream=downstream, **_checked(span))
-    options = {each.pipeline for each in found}
-    left = [other for other in project.downstream(name) if other not in options]
-    shown.restatement(found, left, downstream, dry_run)
+    requests = project.restatement(name, downstream=downstream, **_validate_options(options))
+    restated = {request.pipeline for request in requests}
+    omitted = [other for other in project.downstream(name) if other not in restated]
+    output.restatement(requests, omitted, downstream, dry_run)
     if dry_run:
         return 0
     if not yes:
-        _confirm("restate?", "--yes does it without asking")
-    _log_to_people()
-    with shown.progress() as progress:
-        report = project.restate(name, downstream=downstream, watcher=progress, **_checked(span))
-    return shown.report(report)
+        _confirm("restate?", "pass --yes")
+    _log_warnings()
+    with output.progress() as progress:
+        report = project.restate(name, downstream=downstream, watcher=progress, **options)
+    return output.report(report)
 
 
-@cli.command()
-@click.option("--mermaid", is_flag=True, help="As a Mermaid flowchart.")
+@cli.command(short_help="Show the dependencies between pipelines.")
+@click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart.")
 @_project_options
-def graph(project: once.Project, shown: output.Output, mermaid: bool) -> int:
-    """Show how pipelines hang together through the tables they read and write. Starts no Spark."""
-    return shown.graph(project.pipelines, mermaid)
+def graph(project: once.Project, output: Output, mermaid: bool) -> int:
+    """Show the dependencies between pipelines and tables. Does not start Spark."""
+    return output.graph(project.pipelines, mermaid)
 
 
-@cli.command()
+@cli.command(short_help="Show what is done, missing, stale or failed.")
 @click.argument("names", nargs=-1)
 @_project_options
-def status(project: once.Project, shown: output.Output, names: tuple[str, ...]) -> int:
-    """Show where things stand. Starts no Spark."""
-    return shown.status(project.status(*names))
+def status(project: once.Project, output: Output, names: tuple[str, ...]) -> int:
+    """Show what is done, missing, stale or failed, per target. Does not start Spark."""
+    return output.status(project.status(*names))
 
 
-@cli.command()
+@cli.command(short_help="Show the commits of a table and who wrote them.")
 @click.argument("target")
-@click.option("--limit", "-n", type=click.IntRange(min=1), default=None, help="Only the newest N commits.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), metavar="N", help="Show only the newest N commits.")
 @_project_options
-def history(project: once.Project, shown: output.Output, target: str, limit: int | None) -> int:
-    """Show who wrote what to a table, when, under which marker. Starts no Spark."""
-    return shown.history(target, project.history(target, limit))
+def history(project: once.Project, output: Output, target: str, limit: int | None) -> int:
+    """Show the commits of a table: pipeline, slice, generation and row counts. Does not start Spark."""
+    return output.history(target, project.history(target, limit))
 
 
-@cli.command()
+@cli.command(short_help="Remove duplicate rows from a table.")
 @click.argument("target")
-@click.option("--keys", required=True, metavar="COLUMNS", help="The columns that tell rows apart, with commas.")
-@click.option("--keep", metavar="latest_by=COLUMNS", help="Of rows that differ, keep the one with the greatest.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@click.option("--keys", required=True, metavar="COLUMNS", help="Key columns, separated by commas.")
+@click.option("--keep", metavar="latest_by=COLUMNS", help="Of differing rows, keep the one with the greatest values.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed and exit.")
 @_project_options
-def repair(project: once.Project, shown: output.Output, target: str, keys: str, keep: str, dry_run: bool) -> int:
-    """Remove rows that are there more than once, in one commit that touches only the files that hold them.
+def repair(project: once.Project, output: Output, target: str, keys: str, keep: str | None, dry_run: bool) -> int:
+    """Remove duplicate rows from a table in one commit that rewrites only the affected files.
 
-    Identical rows need no more than --keys. Rows of one key that differ are left alone, unless --keep says which is right.
+    Of identical rows with the same key, one is kept. Differing rows with the same key are all kept unless --keep
+    says which one is right.
     """
     name, _, columns = (keep or "latest_by=").partition("=")
     if name != "latest_by" or (keep and not columns):
-        raise click.UsageError("--keep is like latest_by=updated_at")
+        raise click.UsageError("--keep must look like latest_by=updated_at")
     order = tuple(filter(None, columns.split(",")))
-    return shown.repair(project.repair(target, tuple(filter(None, keys.split(","))), order, dry_run), dry_run)
+    return output.repair(project.repair(target, tuple(filter(None, keys.split(","))), order, dry_run), dry_run)
 
 
-@cli.command()
+@cli.command(short_help="Restore a table to an older version.")
 @click.argument("target")
 @click.option(
-    "--to", "version", type=click.IntRange(min=0), required=True, metavar="VERSION", help="The version to go back to."
+    "--to", "version", type=click.IntRange(min=0), required=True, metavar="VERSION", help="Version to restore."
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be undone.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would be undone and exit.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @_project_options
-def restore(project: once.Project, shown: output.Output, target: str, version: int, dry_run: bool, yes: bool) -> int:
-    """Go back to an older version of a table. What that undoes is to be done again: the next `run` does it.
+def restore(project: once.Project, output: Output, target: str, version: int, dry_run: bool, yes: bool) -> int:
+    """Restore a table to an older version. The next `run` reprocesses what the restore undoes.
 
-    Delta's own RESTORE leaves it marked as done, and every rerun would be skipped.
+    Delta's own RESTORE keeps the markers of undone commits, so every re-run would skip them.
     """
     if not dry_run and not yes:
-        shown.restore(project.restore(target, version, dry_run=True), dry_run=True)
-        _confirm("restore?", "--yes does it without asking")
-    return shown.restore(project.restore(target, version, dry_run), dry_run, last=True)
+        output.restore(project.restore(target, version, dry_run=True), dry_run=True)
+        _confirm("restore?", "pass --yes")
+    return output.restore(project.restore(target, version, dry_run), dry_run, last=True)
 
 
-@cli.command()
-@click.option("--script", type=click.Path(), help="A PySpark script instead of a pipeline; its arguments after --.")
-@click.option("--table", "tables", multiple=True, metavar="PATH", help="A Delta table the script writes.")
-@click.option("--exclude", multiple=True, metavar="[TABLE:]COLUMN", help="A column left out of the comparison.")
-@click.option("--junit", type=click.Path(), help="Write a JUnit report.")
-@click.option("--certificate", type=click.Path(), help="Write the verdict to a file that can be checked in.")
+@cli.command(short_help="Crash a pipeline at every step and compare the tables.")
+@click.option("--script", type=click.Path(), help="Prove a PySpark script; its arguments follow after --.")
+@click.option(
+    "--table", "tables", multiple=True, metavar="PATH", help="Delta table that the script writes (repeatable)."
+)
+@click.option("--exclude", multiple=True, metavar="[TABLE:]COLUMN", help="Exclude a column from the comparison.")
+@click.option("--junit", type=click.Path(), help="Write a JUnit report to this file.")
+@click.option("--certificate", type=click.Path(), help="Write the verdict as JSON to this file.")
 @_effort_options
-@_range_options
+@_date_options
+@click.argument("names", nargs=-1)
 @_lazy_project_options
-def prove(opening: Callable[[], once.Project], shown: output.Output, names: tuple[str, ...], **options: Any) -> int:
-    """Kill a pipeline everywhere, run it again, and compare its tables with those of one clean run.
+def prove(open_project: Callable[[], once.Project], output: Output, names: tuple[str, ...], **options: Any) -> int:
+    """Crash a pipeline at every step, retry it, and compare its tables with those of one clean run.
 
-    It runs in a sandbox; real tables are only read. Exit code 3 means that a case was found that breaks it.
+    The pipeline runs in a sandbox; real tables are only read. Exit code 3 means that a case violates exactly-once.
     """
     from oncelake.cli.prove import ProofOptions, prove_command
 
-    span = _checked({key: options.pop(key) for key in ("date", "start", "end")})
+    span = _validate_options({key: options.pop(key) for key in ("date", "start", "end")})
     files = {key: options.pop(key) for key in ("junit", "certificate")}
     proof = ProofOptions(names, options.pop("script"), options.pop("tables"), options.pop("exclude"), span, options)
-    return prove_command(opening, proof, shown, **files)
+    return prove_command(open_project, proof, output, **files)
 
 
-@cli.command()
+@cli.command(short_help="Print a hash of the content of a table.")
 @click.argument("target")
-@click.option("--exclude", multiple=True, metavar="COLUMN", help="A column left out.")
-@click.option("--quick", is_flag=True, help="Hardly dearer than a scan, without the strict one's bound.")
-@click.option("--version", type=click.IntRange(min=0), help="An older version of the table.")
-@click.option("--against", metavar="OTHER", help="Another table: say whether and where they differ.")
+@click.option("--exclude", multiple=True, metavar="COLUMN", help="Exclude a column (repeatable).")
+@click.option("--quick", is_flag=True, help="Faster (xxhash64 instead of SHA-256), without the collision bound.")
+@click.option("--version", type=click.IntRange(min=0), metavar="V", help="Read this version of the table.")
+@click.option("--against", metavar="OTHER", help="Compare with another table and show the differences.")
 @_lazy_project_options
-def fingerprint(opening: Callable[[], once.Project], shown: output.Output, target: str, **options: Any) -> int:
-    """Print what a table holds as one short text: equal for equal content, whatever the order.
+def fingerprint(open_project: Callable[[], once.Project], output: Output, target: str, **options: Any) -> int:
+    """Print a hash of the content of a table, independent of the order of rows and files.
 
-    TARGET is a table of the project, or the path of a Delta table. With --against, exit code 3 says they differ.
+    TARGET is a table of the project or the path of a Delta table. With --against, exit code 3 means that the tables
+    differ.
     """
     from oncelake.cli.prove import print_fingerprint
 
-    return print_fingerprint(opening, target, shown, **options)
+    return print_fingerprint(open_project, target, output, **options)
 
 
-@cli.command()
+@cli.command(short_help="Print the completion script of a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    r"""Print the line that teaches a shell to complete oncelake's commands.
+    """Print the completion script of a shell.
 
-    \b
-    bash: eval "$(oncelake completion bash)"
+    To enable it in bash, run: eval "$(oncelake completion bash)"
     """
     from click.shell_completion import get_completion_class
 
-    found = get_completion_class(shell)
-    assert found is not None
-    click.echo(found(cli, {}, "oncelake", "_ONCELAKE_COMPLETE").source())
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    click.echo(completion_class(cli, {}, "oncelake", "_ONCELAKE_COMPLETE").source())
 
 
 def main() -> None:
-    """The command `oncelake`."""
-    # A plan is many small records that live until the end: whoever looks among them for garbage finds none.
+    """Run the command `oncelake`."""
+    # A plan is many small records that live until the end: collecting garbage among them costs time and frees nothing.
     gc.set_threshold(200_000)
     cli(prog_name="oncelake", complete_var="_ONCELAKE_COMPLETE")

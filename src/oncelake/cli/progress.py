@@ -1,8 +1,9 @@
-"""What a person sees while a run goes: lines, or on a terminal a live display."""
+"""Progress of a run: plain lines, or a live display on a terminal."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,57 +14,57 @@ if TYPE_CHECKING:
 
 
 class Lines:
-    """A watcher for logs: a line when a work ends."""
+    """Progress for logs: one line per finished work."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        """Count what has been done."""
+        """Start counting works and rows."""
         self._say = say
         self.total = self.ended_works = self.rows = 0
-        self.begun = time.monotonic()
+        self.start = time.monotonic()
 
     def planned(self, plan: once.Plan) -> None:
-        """Echo the range that was understood."""
+        """Print the ranges, the notes and the totals of the plan."""
         self.total = len(plan.to_do)
         for scope in plan.pipelines:
-            self.say(scope_line(scope))
+            self.say(format_scope(scope))
         for note in plan.notes:
             self.say(f"note: {note}")
         if self.total:
-            self.say(f"{count_of(self.total, 'work')} to do, {len(plan.works) - self.total:,} done already")
+            self.say(format_totals(plan))
 
     def started(self, work: Work) -> None:
-        """Nothing: a line per work is enough."""
+        """Print nothing: one line per work is enough."""
 
     def ended(self, outcome: Outcome) -> None:
-        """A line for what was done; done already is counted at the end."""
+        """Print the outcome of a work. Works that were already done are counted at the end of the run."""
         if outcome.outcome == "already_done":
             return
         self.ended_works += 1
         self.rows += outcome.rows.written or 0
-        self.say(_line(outcome))
+        self.say(_format_outcome(outcome))
 
     def warn(self, text: str) -> None:
-        """A warning."""
+        """Print a warning."""
         self.say(f"warning: {text}")
 
     def say(self, text: str) -> None:
-        """A line for people."""
+        """Print a line."""
         self._say(text)
 
     def close(self) -> None:
-        """The end."""
+        """Do nothing: there is no display to stop."""
 
 
 class Live(Lines):
-    """A watcher for terminals: the same lines, and below them one that moves."""
+    """Progress for terminals: the same lines, and a live line below them."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        """The display starts with the first work."""
+        """Start the display with the first work, not before."""
         super().__init__(say)
         self._live: Any = None
 
     def started(self, work: Work) -> None:
-        """Show what is under way."""
+        """Show the work in progress."""
         if self._live is None:
             from rich.console import Console
             from rich.live import Live as RichLive
@@ -71,38 +72,39 @@ class Live(Lines):
             console = Console(stderr=True, highlight=False)
             self._live = RichLive(console=console, refresh_per_second=8, transient=True)
             self._live.start()
-        self._live.update(_Moving(self, f"{work.pipeline} {work.slice} → {work.target}"))
+        self._live.update(_LiveLine(self, f"{work.pipeline} {work.slice} → {work.target}"))
 
     def say(self, text: str) -> None:
-        """A line above the moving one."""
+        """Print a line above the live line."""
         if self._live is None:
             self._say(text)
         else:
             self._live.console.print(text, markup=False)
 
     def close(self) -> None:
-        """Take the moving line away."""
+        """Remove the live line."""
         if self._live is not None:
             self._live.stop()
 
 
-class _Moving:
-    """The moving line: how many intervals are done, rows so far and their rate, and what is under way."""
+class _LiveLine:
+    """The live line: finished works, rows written, rows per second, and the work in progress."""
 
     def __init__(self, lines: Lines, text: str) -> None:
-        self.lines, self.text, self.begun = lines, text, time.monotonic()
+        self.lines, self.text, self.start = lines, text, time.monotonic()
 
     def __rich__(self) -> Any:
         from rich.text import Text
 
         lines = self.lines
-        spent = time.monotonic() - lines.begun
-        sign = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[int(spent * 8) % 10]
-        done = f"{lines.ended_works}/{lines.total} works · {lines.rows:,} rows · {lines.rows / max(spent, 0.1):,.0f} rows/s"
-        return Text(f"{sign} {done} · {self.text} ({time.monotonic() - self.begun:.0f} s)")
+        elapsed = time.monotonic() - lines.start
+        spinner = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[int(elapsed * 8) % 10]
+        rate = f"{lines.rows / max(elapsed, 0.1):,.0f} rows/s"
+        done = f"{lines.ended_works}/{lines.total} works · {lines.rows:,} rows · {rate}"
+        return Text(f"{spinner} {done} · {self.text} ({time.monotonic() - self.start:.0f} s)")
 
 
-def _line(outcome: Outcome) -> str:
+def _format_outcome(outcome: Outcome) -> str:
     work = outcome.work
     head = f"{outcome.outcome.replace('_', ' '):12} {work.pipeline} {work.slice} → {work.target}"
     if outcome.error:
@@ -113,18 +115,25 @@ def _line(outcome: Outcome) -> str:
     return f"{head}  {version}{', '.join(counts) or 'no rows'}  {outcome.seconds:.1f} s"
 
 
-def count_of(number: int, what: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return a number with its noun, like `3 rows`."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def number_text(count: int | None) -> str:
-    """Return a number for people, `-` where it is not known."""
-    return "-" if count is None else f"{count:,}"
+def format_number(number: int | None) -> str:
+    """Return a number with thousands separators, or `-` if it is unknown."""
+    return "-" if number is None else f"{number:,}"
 
 
-def scope_line(scope: Any) -> str:
-    """Return how much of a pipeline a request covers, as one line."""
+def format_scope(scope: Any) -> str:
+    """Return the range of a pipeline that a request covers, as one line."""
     if scope.span is None:
-        return f"{scope.pipeline}: {'the whole' if scope.intervals else 'no intervals'}"
-    return f"{scope.pipeline}: {scope.span}, {count_of(scope.intervals, 'interval')}"
+        return f"{scope.pipeline}: {'the whole table' if scope.intervals else 'no intervals'}"
+    return f"{scope.pipeline}: {scope.span}, {format_count(scope.intervals, 'interval')}"
+
+
+def format_totals(plan: once.Plan) -> str:
+    """Return how many commits a plan writes, like `1 commit to write, 0 already done`."""
+    actions = Counter(item.action for item in plan.works)
+    waiting = f", {actions['wait']:,} waiting for upstream" if actions["wait"] else ""
+    return f"{format_count(actions['run'], 'commit')} to write, {actions['skip']:,} already done{waiting}"

@@ -1,4 +1,4 @@
-"""What people and machines see of proofs and fingerprints."""
+"""The commands `prove` and `fingerprint`, and their output."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from oncelake.cli.output import Output
 if TYPE_CHECKING:
     from oncelake.proving.cases import Case
 
-Opening = Callable[[], once.Project]
+OpenProject = Callable[[], "once.Project"]
 
 
 @dataclass(frozen=True)
 class ProofOptions:
-    """What the command line asked to be proven."""
+    """What to prove: a pipeline or a script, over which range, with how much effort."""
 
     names: tuple[str, ...]
     script: str | None
@@ -35,164 +35,171 @@ class ProofOptions:
 
 
 def prove_command(
-    opening: Opening, options: ProofOptions, shown: Output, *, junit: str | None, certificate: str | None
+    open_project: OpenProject, options: ProofOptions, output: Output, *, junit: str | None, certificate: str | None
 ) -> int:
-    """Prove what was asked for and show the verdict."""
-    with _progress(shown) as told:
-        verdict = _of_script(options, told) if options.script else _of_pipeline(opening, options, told)
+    """Run the proof, print the verdict and write the requested files."""
+    with _progress(output) as report_case:
+        if options.script:
+            verdict = _prove_script(options, report_case)
+        else:
+            verdict = _prove_pipeline(open_project, options, report_case)
     if junit:
         Path(junit).write_bytes(verdict.junit())
     if certificate:
         Path(certificate).write_text(json.dumps(verdict.document(), indent=2, ensure_ascii=False) + "\n")
-    _show(verdict, shown)
-    shown.document(verdict.document())
+    _print_verdict(verdict, output)
+    output.document(verdict.document())
     return verdict.exit_code
 
 
-def _of_pipeline(opening: Opening, options: ProofOptions, told: Any) -> once.Verdict:
+def _prove_pipeline(open_project: OpenProject, options: ProofOptions, report_case: Any) -> once.Verdict:
     if options.tables:
-        raise click.UsageError("--table is for --script; a pipeline's tables are known")
-    project = opening()
+        raise click.UsageError("--table needs --script; the tables of a pipeline are known")
+    project = open_project()
     names = options.names or tuple(project.pipelines)
     if len(names) != 1:
-        raise click.UsageError(f"one pipeline at a time: {', '.join(project.pipelines)}")
-    pipeline = project.pipelines.get(names[0])  # an unknown one is told by the prover
-    exclude = _excluded(options.exclude, sorted(pipeline.writes_tables)) if pipeline else {}
-    return once.prove(project, names[0], told=told, **options.span, **options.effort, exclude=exclude)
+        raise click.UsageError(f"name exactly one pipeline of: {', '.join(project.pipelines)}")
+    pipeline = project.pipelines.get(names[0])  # the prover raises UnknownPipeline
+    exclude = _excluded_columns(options.exclude, sorted(pipeline.writes_tables)) if pipeline else {}
+    return once.prove(project, names[0], told=report_case, **options.span, **options.effort, exclude=exclude)
 
 
-def _of_script(options: ProofOptions, told: Any) -> once.Verdict:
+def _prove_script(options: ProofOptions, report_case: Any) -> once.Verdict:
     if any(options.span.values()):
-        raise click.UsageError("a script has no intervals; give it its arguments after --")
+        raise click.UsageError("a script has no intervals; pass its arguments after --")
     assert options.script is not None
-    exclude = _excluded(options.exclude, options.tables)
+    exclude = _excluded_columns(options.exclude, options.tables)
     return once.prove_script(
-        options.script, options.tables, options.names, told=told, **options.effort, exclude=exclude
+        options.script, options.tables, options.names, told=report_case, **options.effort, exclude=exclude
     )
 
 
-def _excluded(spelled: Sequence[str], tables: Sequence[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for text in spelled:
+def _excluded_columns(arguments: Sequence[str], tables: Sequence[str]) -> dict[str, list[str]]:
+    """Return the excluded columns by table from arguments like `TABLE:COLUMN`."""
+    excluded: dict[str, list[str]] = {}
+    for text in arguments:
         table, _, column = text.rpartition(":")
         if table not in (*tables, "") or (not table and len(tables) != 1):
-            raise click.UsageError(f"--exclude {text}: name the table too, one of {', '.join(tables)}, as TABLE:COLUMN")
-        found.setdefault(table or tables[0], []).append(column)
-    return found
+            raise click.UsageError(f"--exclude {text}: write TABLE:COLUMN with one of {', '.join(tables)}")
+        excluded.setdefault(table or tables[0], []).append(column)
+    return excluded
 
 
 @contextmanager
-def _progress(shown: Output) -> Iterator[Callable[[Case, int, int], None]]:
-    """A moving line on a terminal, a line per scenario elsewhere."""
-    begun = time.monotonic()
+def _progress(output: Output) -> Iterator[Callable[[Case, int, int], None]]:
+    """Print the case in progress: one live line on a terminal, one line per scenario elsewhere."""
+    start = time.monotonic()
     status: Any = nullcontext()
     if sys.stderr.isatty():
         from rich.console import Console
 
-        status = Console(stderr=True, highlight=False).status("a clean run in a sandbox, to compare with")
+        status = Console(stderr=True, highlight=False).status("clean run in the sandbox, the reference for all cases")
     seen: set[str] = set()
 
-    def told(case: Case, index: int, total: int) -> None:
-        spent = time.monotonic() - begun
-        line = f"{index}/{total} cases · {spent:.0f} s · {case.scenario}: {case.story}"
+    def report_case(case: Case, index: int, total: int) -> None:
+        elapsed = time.monotonic() - start
+        line = f"{index}/{total} cases · {elapsed:.0f} s · {case.scenario}: {case.story}"
         if sys.stderr.isatty():
             status.update(line)
         elif case.scenario not in seen:
-            shown.say(line)
+            output.say(line)
         seen.add(case.scenario)
 
     with status:
-        yield told
+        yield report_case
 
 
-def _show(verdict: once.Verdict, shown: Output) -> None:
-    shown.say(f"{verdict.job}: {verdict.scope}, level {verdict.level}, seed {verdict.seed}")
-    what = "file calls" if verdict.level == "calls" else "points"
-    shown.say(f"  {verdict.points:,} {what}, {verdict.states:,} distinct states recovered")
+def _print_verdict(verdict: once.Verdict, output: Output) -> None:
+    output.say(f"{verdict.job}: {verdict.scope}, level {verdict.level}, seed {verdict.seed}")
+    what = "file calls" if verdict.level == "calls" else "failpoints"
+    output.say(f"  {verdict.points:,} {what}, {verdict.states:,} distinct states recovered")
     for name, count in verdict.counts.items():
         if count.tried:
-            shown.say(f"  {_WORDS[name]:34} {count.tried:>4} of {count.there}")
+            output.say(f"  {LABELS[name]:34} {count.tried:>4} of {count.there}")
     if not verdict.confirmed.endswith(" 0"):
-        shown.say(f"  {'images that a real kill left alike':34} {verdict.confirmed:>4}")
+        output.say(f"  {'crash states confirmed by a kill':34} {verdict.confirmed:>4}")
     for table, found in verdict.fingerprints.items():
-        left_out = f", without {', '.join(found['excluded'])}" if found and found["excluded"] else ""
-        shown.say(f"  {table}: {found['fingerprint'] if found else 'no table'}{left_out}")
+        excluded = f", without {', '.join(found['excluded'])}" if found and found["excluded"] else ""
+        output.say(f"  {table}: {found['fingerprint'] if found else 'no table'}{excluded}")
     if verdict.sampled and not verdict.violation:
-        shown.say("  a sample, chosen by the seed: more --points or --minutes try more")
-    shown.say()
+        output.say("  this is a sample; more --points or --minutes try more cases")
+    output.say()
     if verdict.violation is None:
-        shown.say(f"PROVEN in {verdict.seconds:.0f} s")
+        output.say(f"PROVEN in {verdict.seconds:.0f} s")
         return
-    shown.say(f"VIOLATED  {verdict.violation.story}")
-    _show_examples(verdict.violation.examples, shown)
-    shown.say(f"  reproduce: {verdict.reproduce}")
+    output.say(f"VIOLATED  {verdict.violation.story}")
+    _print_examples(verdict.violation.examples, output)
+    output.say(f"  reproduce: {verdict.reproduce}")
 
 
-_WORDS = {
-    "clean": "run again from the beginning",
+LABELS = {
+    "clean": "second clean run",
     "twice": "run twice",
-    "order": "other orders",
+    "order": "run in another order",
+    "combine_intervals": "run as one range",
     "restate": "restated",
-    "late": "input late or withdrawn",
-    "layout": "input cut into other tasks",
-    "reader": "read between two commits",
-    "step": "stopped at a point of the ring",
-    "crash": "crashed after a call",
-    "recovery": "crashed while recovering",
-    "lost": "commit landed, answer lost",
-    "fault": "call failed",
-    "race": "several at once",
-    "zombie": "writer woke after its successor",
-    "kill": "processes really killed",
+    "late": "late or withdrawn input",
+    "layout": "input in other tasks or order",
+    "reader": "read between commits",
+    "step": "stopped at a failpoint",
+    "crash": "crashed after a file call",
+    "recovery": "crashed during recovery",
+    "lost": "committed, response lost",
+    "fault": "file call failed",
+    "race": "concurrent runs",
+    "zombie": "stalled writer resumed",
+    "kill": "process killed (SIGKILL)",
 }
 
 
 def print_fingerprint(
-    opening: Opening, target: str, shown: Output, *, against: str | None, version: int | None, **options: Any
+    open_project: OpenProject, target: str, output: Output, *, against: str | None, version: int | None, **options: Any
 ) -> int:
-    """Print the fingerprint of a table; and, if asked, whether and where it differs from another's."""
-    path = _path(opening, target)
+    """Print the fingerprint of a table and, with `against`, its differences from another table."""
+    path = _table_path(open_project, target)
     found = once.fingerprint(path, version=version, **options)
-    shown.say(f"{found.text}  {found.rows:,} rows")
-    shown.say(f"  {found.schema}")
+    output.say(f"{found.text}  {found.rows:,} rows")
+    output.say(f"  {found.schema}")
     if found.excluded:
-        shown.say(f"  without {', '.join(found.excluded)}")
+        output.say(f"  without {', '.join(found.excluded)}")
     document = {"target": target, **found.document()}
-    other_path = None if against is None else _path(opening, against)
+    other_path = None if against is None else _table_path(open_project, against)
     other = None if other_path is None else once.fingerprint(other_path, **options)
     if other is not None:
         document |= {"against": against, "same": found == other, "differing": found.differing(other)}
-        shown.say(f"{other.text}  {against}: {'the same' if found == other else 'another'}")
+        output.say(f"{other.text}  {against}: {'identical' if found == other else 'different'}")
     if other is None or found == other:
-        shown.document(document)
+        output.document(document)
         return 0
     assert other_path is not None
     differences = once.differences(path, other_path, exclude=options["exclude"]).document()
-    _show_differences(document["differing"], differences, shown)
-    shown.document({**document, "differences": differences})
+    _print_differences(document["differing"], differences, output)
+    output.document({**document, "differences": differences})
     return 3
 
 
-def _path(opening: Opening, target: str) -> str:
-    """The path of a table: it is one, or a table of the project, whose session is then used."""
+def _table_path(open_project: OpenProject, target: str) -> str:
+    """Return the path of a table, given as a path or as a name in the project."""
     if "/" in target:
         return target
-    project = opening()
-    project.session()
+    project = open_project()
+    project.session()  # with the settings of the project, before the fingerprint opens a default session
     return project.address.table(target)
 
 
-def _show_differences(differing: Sequence[str], differences: Mapping[str, Any], shown: Output) -> None:
+def _print_differences(differing: Sequence[str], differences: Mapping[str, Any], output: Output) -> None:
     for part in differing[:10]:
-        shown.say(f"  differs: {part}")
+        output.say(f"  differs: {part}")
     if differences["columns"]:
-        shown.say(f"  other columns: {', '.join(differences['columns'])}")
+        output.say(f"  columns differ: {', '.join(differences['columns'])}")
         return
-    shown.say(f"  rows only here: {differences['only_left']:,}, only there: {differences['only_right']:,}")
-    _show_examples(differences["examples"], shown)
+    output.say(
+        f"  rows only in the first table: {differences['only_left']:,}, only in the second: {differences['only_right']:,}"
+    )
+    _print_examples(differences["examples"], output)
 
 
-def _show_examples(examples: Sequence[Mapping[str, Any]], shown: Output) -> None:
+def _print_examples(examples: Sequence[Mapping[str, Any]], output: Output) -> None:
     for example in examples[:5]:
         row = json.dumps(example["row"], ensure_ascii=False, default=str)
-        shown.say(f"  {example['left']} × instead of {example['right']} ×: {row}")
+        output.say(f"  {example['left']} × instead of {example['right']} ×: {row}")
