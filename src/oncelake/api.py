@@ -168,7 +168,7 @@ class Project:
 
     def repair(self, target: str, keys: Iterable[str], keep: Iterable[str] = (), dry_run: bool = False) -> Repair:
         """Remove rows of a key that are there more than once, in one commit; those that differ only if `keep` ranks them."""
-        from oncelake.keyed.repair import repaired
+        from oncelake.keyed.repair import repair_duplicates
         from oncelake.storage.lock import Busy, table_lock
 
         path, keys = self.address.table(target), tuple(keys)
@@ -176,7 +176,7 @@ class Project:
         session = self.session()
         try:
             with table_lock(self.address.lake, target, self.settings.lock_timeout, lambda: False):
-                return repaired(session, read_log(target, path), keys, tuple(keep), dry_run)
+                return repair_duplicates(session, read_log(target, path), keys, tuple(keep), dry_run)
         except Busy as busy:
             again = f"oncelake repair {target} --keys {','.join(keys)}"
             raise TableBusy(target=target, holder=busy.holder, again=again) from busy

@@ -268,7 +268,7 @@ broken("oncelake.delta.writes", "append", again)
         ("layout",),
         writes='once.merge("silver.orders", keys="region", latest_by="day")',
         broken="""
-broken("oncelake.keyed.reduce", "content", lambda real, *args: F.lit(""))
+broken("oncelake.keyed.reduce", "content_hash", lambda real, *args: F.lit(""))
 """,
     ),
 }

@@ -14,14 +14,14 @@ from oncelake.spark.sql import share
 ColumnNames = str | Iterable[str] | None
 
 
-def checked_target(name: str) -> str:
+def parse_target(name: str) -> str:
     """A target's name, if it is one."""
     if problem := table_name_problem(name):
         raise BadDeclaration(where=declared_at(), problem=problem)
     return name
 
 
-def checked_columns(what: str, columns: ColumnNames) -> tuple[str, ...]:
+def parse_columns(what: str, columns: ColumnNames) -> tuple[str, ...]:
     """Column names: one, or several, each once."""
     names = (columns,) if isinstance(columns, str) else tuple(columns or ())
     if not all(isinstance(name, str) and name for name in names) or len(set(names)) != len(names):
@@ -29,18 +29,18 @@ def checked_columns(what: str, columns: ColumnNames) -> tuple[str, ...]:
     return names
 
 
-def checked_layout(
+def parse_layout(
     partition_by: ColumnNames, cluster_by: ColumnNames, deletion_vectors: bool = False, compact: bool = False
 ) -> Layout:
     """A layout, if it is one that Delta has."""
-    partitioned, clustered = checked_columns("partition_by", partition_by), checked_columns("cluster_by", cluster_by)
+    partitioned, clustered = parse_columns("partition_by", partition_by), parse_columns("cluster_by", cluster_by)
     layout = Layout(partitioned, clustered, deletion_vectors, compact)
     if layout.partition_by and layout.cluster_by:
         raise BadDeclaration(where=declared_at(), problem="a table is partitioned or clustered, not both")
     return layout
 
 
-def checked_share(within: Mapping[str, Any] | None) -> dict[str, Any]:
+def parse_row_filter(within: Mapping[str, Any] | None) -> dict[str, Any]:
     """A share, if its values can be part of a predicate."""
     try:
         share(within or {})

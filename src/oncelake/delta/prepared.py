@@ -27,7 +27,7 @@ from oncelake.delta.targets import table_schema
 from oncelake.model.contracts import Writing
 from oncelake.model.failpoints import failpoint
 from oncelake.model.markers import Marker
-from oncelake.spark.columns import among
+from oncelake.spark.columns import select_fields
 from oncelake.spark.session import has_leaked_txn
 from oncelake.storage.listing import escaped
 
@@ -84,7 +84,7 @@ class PreparedRows:
         failpoint("prepared")
 
     def _read(self, own: TableLog, files: list[str]) -> DataFrame:
-        schema = among(table_schema(own), {*own.schema} - {*_TAGS})
+        schema = select_fields(table_schema(own), {*own.schema} - {*_TAGS})
         paths = [escaped(posixpath.join(self.path, unquote(file))) for file in files]
         rows = self.session.read.schema(schema).parquet(*paths)
         return rows.where(~self._forgotten()).drop(AT)

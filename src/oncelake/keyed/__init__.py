@@ -1,1 +1,1 @@
-"""Tables with keys: one row per key, what of a batch changes them, what they remember, what is there twice."""
+"""Keyed tables: deduplicate a batch to one row per key, upsert it, keep tombstones, build SCD2 history, repair duplicates."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from oncelake.keyed.conform import DELETED, misfit
+from oncelake.keyed.conform import DELETED, wrong_columns
 from oncelake.model.contracts import Writing
 from oncelake.spark.sql import identifier
 
@@ -29,7 +29,7 @@ def _debezium(frame: DataFrame, by: Sequence[str], writing: Writing) -> DataFram
     _need(frame, ("before", "after", "op"), "Debezium's envelope", writing)
     after = frame.schema["after"].dataType
     if not isinstance(after, T.StructType):
-        raise misfit(writing, f"column after is {after.simpleString()}, Debezium's envelope has a struct there")
+        raise wrong_columns(writing, f"column after is {after.simpleString()}, Debezium's envelope has a struct there")
     # A message without an op is Kafka's own tombstone, "m" is a message beside the data; neither is a row.
     rows = frame.where("op IN ('c', 'r', 'u', 'd', 't')")
     row = F.when(F.col("op") == "d", F.col("before")).otherwise(F.col("after"))
@@ -60,4 +60,4 @@ def _delta(frame: DataFrame, by: Sequence[str], writing: Writing) -> DataFrame:
 
 def _need(frame: DataFrame, names: Sequence[str], what: str, writing: Writing) -> None:
     if lacking := [name for name in names if name not in frame.columns]:
-        raise misfit(writing, f"{what} has a column {', '.join(lacking)}, the frame has not")
+        raise wrong_columns(writing, f"{what} has a column {', '.join(lacking)}, the frame has not")

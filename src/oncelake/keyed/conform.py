@@ -1,4 +1,4 @@
-"""A batch for a table with keys: deletes told apart, columns fitted to the table's, null keys refused or set aside."""
+"""Conform a batch to its keyed table: flag deletes, cast columns to the table's types, refuse or quarantine null keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelake.delta import writes
 from oncelake.delta.log import TableLog
 from oncelake.delta.targets import error_for, look_at, table_schema
 from oncelake.errors import NullKeys, RepeatedKeys, WrongColumns
-from oncelake.keyed.latest import column, refuse_unordered
+from oncelake.keyed.latest import column, require_sortable
 from oncelake.keyed.spec import Spec
 from oncelake.model.contracts import Writing
 from oncelake.spark.columns import find_column
@@ -30,7 +30,7 @@ _WIDTHS = ("byte", "short", "integer", "long")
 
 @dataclass(frozen=True)
 class TableColumns:
-    """What the columns of a keyed table are to it, in the table's own spelling."""
+    """The key columns, the order columns and the schema of a keyed table, in the table's spelling."""
 
     keys: tuple[str, ...]
     by: tuple[str, ...]
@@ -38,12 +38,12 @@ class TableColumns:
 
     @property
     def names(self) -> list[str]:
-        """All of them."""
+        """Return the names of all columns."""
         return [field.name for field in self.schema.fields]
 
 
-def flagged(frame: DataFrame, spec: Spec, writing: Writing) -> DataFrame:
-    """The frame with a flag on the rows that are deletes, without the columns to be left out; null is no delete."""
+def flag_deletes(frame: DataFrame, spec: Spec, writing: Writing) -> DataFrame:
+    """Add a boolean column that flags deletes, and drop the excluded columns. A null condition is not a delete."""
     condition = F.expr(spec.delete_when) if isinstance(spec.delete_when, str) else spec.delete_when
     if condition is not None:
         frame = frame.withColumn(DELETED, F.coalesce(condition.cast("boolean"), F.lit(False)))
@@ -52,45 +52,50 @@ def flagged(frame: DataFrame, spec: Spec, writing: Writing) -> DataFrame:
     return frame.drop(*(find_column(frame, name, look_at(writing))[0] for name in spec.exclude))
 
 
-def refuse_keyless(frame: DataFrame, spec: Spec, writing: Writing) -> None:
-    """Refuse a frame without the declared keys and order, before a table is made for it."""
+def require_key_columns(frame: DataFrame, spec: Spec, writing: Writing) -> None:
+    """Raise if the frame lacks a declared key or order column. This runs before the table is created."""
     look = look_at(writing)
     names = [find_column(frame, name, look)[0] for name in (*spec.keys, *spec.by)]
-    refuse_unordered(frame.schema, names, writing.where)
+    require_sortable(frame.schema, names, writing.where)
 
 
-def table_columns(frame: DataFrame, log: TableLog, spec: Spec, own: Collection[str], writing: Writing) -> TableColumns:
-    """The columns of the table without its `own`, and those of the frame that it has not got yet; keys are in both."""
-    there = [field for field in table_schema(log).fields if field.name not in own]
-    known = {field.name.casefold(): field.name for field in there}
+def resolve_columns(
+    frame: DataFrame, log: TableLog, spec: Spec, generated: Collection[str], writing: Writing
+) -> TableColumns:
+    """Return the table's columns except the `generated` ones, followed by the frame's new columns.
+
+    Raise if the table lacks a declared key or order column.
+    """
+    existing = [field for field in table_schema(log).fields if field.name not in generated]
+    known = {field.name.casefold(): field.name for field in existing}
     lacking = [name for name in (*spec.keys, *spec.by) if name.casefold() not in known]
     if lacking:
-        # Rows that are there would get a null key, and no row would ever match them.
-        raise misfit(writing, f"the table has no column {', '.join(lacking)}, which is declared as key or order")
+        # Existing rows would get a null key, and no batch row would ever match them.
+        raise wrong_columns(writing, f"the table has no column {', '.join(lacking)}, which is declared as key or order")
     new = [f for f in frame.schema.fields if f.name.casefold() not in known and f.name != DELETED]
     keys, by = (tuple(known[name.casefold()] for name in names) for names in (spec.keys, spec.by))
-    return TableColumns(keys, by, T.StructType([*there, *new]))
+    return TableColumns(keys, by, T.StructType([*existing, *new]))
 
 
-def fitted(frame: DataFrame, columns: TableColumns, writing: Writing) -> DataFrame:
-    """The frame with the table's columns, spelling and types. Only what loses nothing is cast."""
-    ours = {field.name.casefold(): field for field in frame.schema.fields}
-    chosen = []
+def fit_to_table(frame: DataFrame, columns: TableColumns, writing: Writing) -> DataFrame:
+    """Return the frame with the table's columns, spelling and types. Only casts that lose nothing are allowed."""
+    frame_fields = {field.name.casefold(): field for field in frame.schema.fields}
+    selected = []
     for field in columns.schema.fields:
-        mine = ours.get(field.name.casefold())
-        if mine is None:
-            chosen.append(F.lit(None).cast(field.dataType).alias(field.name))
+        frame_field = frame_fields.get(field.name.casefold())
+        if frame_field is None:
+            selected.append(F.lit(None).cast(field.dataType).alias(field.name))
             continue
-        if not widens(mine.dataType, field.dataType):
-            kinds = f"{mine.dataType.simpleString()}, the table's is {field.dataType.simpleString()}"
-            raise misfit(writing, f"column {mine.name} is {kinds}")
-        chosen.append(column(mine.name).cast(field.dataType).alias(field.name))
-    return frame.select(*chosen, DELETED)
+        if not can_widen(frame_field.dataType, field.dataType):
+            types = f"{frame_field.dataType.simpleString()}, but {field.dataType.simpleString()} in the table"
+            raise wrong_columns(writing, f"column {frame_field.name} is {types}")
+        selected.append(column(frame_field.name).cast(field.dataType).alias(field.name))
+    return frame.select(*selected, DELETED)
 
 
-def widens(source: T.DataType, target: T.DataType) -> bool:
-    """Whether every value of one type is a value of the other, so that a cast loses and confuses nothing."""
-    # Nullability is left out of the texts: a table does not keep it.
+def can_widen(source: T.DataType, target: T.DataType) -> bool:
+    """Return whether every value of `source` is also a value of `target`, so that the cast loses nothing."""
+    # The type texts omit nullability, because a table does not keep it.
     if type_text(source) == type_text(target) or isinstance(source, T.NullType):
         return True
     if source.typeName() in _WIDTHS and target.typeName() in _WIDTHS:
@@ -100,8 +105,8 @@ def widens(source: T.DataType, target: T.DataType) -> bool:
     return isinstance(source, T.FloatType) and isinstance(target, T.DoubleType)
 
 
-def null_keys(columns: TableColumns) -> Column:
-    """The condition for rows without a whole key."""
+def has_null_key(columns: TableColumns) -> Column:
+    """Return the condition for rows in which a key column is null."""
     condition = F.lit(False)
     for key in columns.keys:
         condition = condition | column(key).isNull()
@@ -109,21 +114,21 @@ def null_keys(columns: TableColumns) -> Column:
 
 
 def refuse(error: type[NullKeys | RepeatedKeys], rows: DataFrame, columns: TableColumns, writing: Writing) -> NoReturn:
-    """Refuse a batch, with examples of the rows that are wrong."""
-    examples = "; ".join(shown(row.asDict()) for row in rows.limit(_EXAMPLES).collect())
+    """Raise `error` for a batch, with examples of the wrong rows."""
+    examples = "; ".join(format_row(row.asDict()) for row in rows.limit(_EXAMPLES).collect())
     raise error_for(error, writing, keys=", ".join(columns.keys), examples=examples)
 
 
-def shown(row: Mapping[str, Any]) -> str:
-    """A row for people, the first columns of it."""
+def format_row(row: Mapping[str, Any]) -> str:
+    """Format the first columns of a row for a message."""
     texts = [f"{name}={'null' if value is None else value}" for name, value in list(row.items())[:6]]
     return "(" + ", ".join(texts) + (", …)" if len(row) > len(texts) else ")")
 
 
-def set_aside(frame: DataFrame, reason: str, writing: Writing) -> Writing:
-    """Put rows into quarantine, in the place of those an earlier attempt at the same work put there.
+def quarantine(frame: DataFrame, reason: str, writing: Writing) -> Writing:
+    """Write rows to the quarantine table, and replace the rows that an earlier attempt at the same work wrote there.
 
-    This comes before the target's commit, so that no row is lost when the work is killed between the two.
+    Quarantine is written before the target's commit, so that no row is lost if the process dies between the two.
     """
     work = writing.work
     row = F.to_json(F.struct(*(column(n) for n in frame.columns if n != DELETED)), {"ignoreNullFields": "false"})
@@ -136,6 +141,6 @@ def set_aside(frame: DataFrame, reason: str, writing: Writing) -> Writing:
     return replace(writing, stamp=writing.stamp.noting(quarantined=tagged.count()))
 
 
-def misfit(writing: Writing, difference: str) -> WrongColumns:
-    """The error of a frame that does not fit the table."""
+def wrong_columns(writing: Writing, difference: str) -> WrongColumns:
+    """Return the error for a frame whose columns do not fit the table."""
     return error_for(WrongColumns, writing, difference=difference)

@@ -1,4 +1,4 @@
-"""One row per key: the latest, by an order in which no two different rows are equal."""
+"""Deduplicate rows: keep the latest row of each key, by a total order in which no two different rows are equal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from oncelake.delta.layout import ColumnNames, checked_columns
+from oncelake.delta.layout import ColumnNames, parse_columns
 from oncelake.errors import BadDeclaration
 from oncelake.model.source_location import declared_at
 from oncelake.spark.columns import Look, find_column
@@ -19,52 +19,55 @@ from oncelake.spark.sql import identifier
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Of = Callable[[str], Column]
+GetColumn = Callable[[str], Column]
 
 
 def latest(frame: DataFrame, keys: ColumnNames, by: ColumnNames = None) -> DataFrame:
-    """The latest row of every key, for `once.latest` and for tables that are read by it."""
+    """Return the latest row of every key, for `once.latest` and for table sources that declare it."""
     look = Look("the frame", "once.latest", declared_at())
-    names = [find_column(frame, name, look)[0] for name in checked_columns("keys", keys)]
-    order = [find_column(frame, name, look)[0] for name in checked_columns("by", by)]
+    names = [find_column(frame, name, look)[0] for name in parse_columns("keys", keys)]
+    order = [find_column(frame, name, look)[0] for name in parse_columns("by", by)]
     if not names:
         raise BadDeclaration(where=look.where, problem="once.latest needs keys=")
-    refuse_unordered(frame.schema, [*names, *order], look.where)
-    rank = F.struct(*(column(name) for name in order), content(frame.schema, column))
-    return one_per(frame, names, rank)
+    require_sortable(frame.schema, [*names, *order], look.where)
+    rank = F.struct(*(column(name) for name in order), content_hash(frame.schema, column))
+    return deduplicate(frame, names, rank)
 
 
-def one_per(frame: DataFrame, keys: Sequence[str], rank: Column, *also: Column) -> DataFrame:
-    """Of every key the row of the highest rank, and what else is asked for of all its rows."""
+def deduplicate(frame: DataFrame, keys: Sequence[str], rank: Column, *aggregates: Column) -> DataFrame:
+    """Return the highest-ranked row of every key, with `aggregates` over all rows of that key."""
     winner = F.max_by(F.struct(*(column(name) for name in frame.columns)), rank).alias("row")
-    grouped = frame.groupBy(*(column(key).alias(f"key {key}") for key in keys)).agg(winner, *also)
+    grouped = frame.groupBy(*(column(key).alias(f"key {key}") for key in keys)).agg(winner, *aggregates)
     return grouped.drop(*(f"key {key}" for key in keys)).select("row.*", *grouped.columns[len(keys) + 1 :])
 
 
-def content(schema: T.StructType, of: Of) -> Column:
-    """A digest of what a row holds, by which rows that are otherwise equal are told apart."""
-    return F.sha2(content_text(schema.fields, of), 256)
+def content_hash(schema: T.StructType, get_column: GetColumn) -> Column:
+    """Return a hash of a row's values, which breaks ties between rows of equal order."""
+    return F.sha2(content_text(schema.fields, get_column), 256)
 
 
 def column(name: str) -> Column:
-    """A column by its name, whatever signs are in it."""
+    """Return a column by its exact name, which may contain any character."""
     return F.col(identifier(name))
 
 
-def prefixed(names: Iterable[str], mark: str) -> list[Column]:
-    """Columns under names that clash with none in a join."""
-    return [column(name).alias(f"{mark} {name}") for name in names]
+def prefixed(names: Iterable[str], prefix: str) -> list[Column]:
+    """Return columns under prefixed names, which clash with no other column in a join."""
+    return [column(name).alias(f"{prefix} {name}") for name in names]
 
 
-def same(names: Iterable[str], mark: str, nulls: bool = False) -> list[Column]:
-    """The conditions for columns to equal the marked ones; only where nulls are equal too does Spark join them slowly."""
-    pairs = [(column(name), column(f"{mark} {name}")) for name in names]
-    return [mine.eqNullSafe(its) if nulls else mine == its for mine, its in pairs]
+def equal_to_prefixed(names: Iterable[str], prefix: str, null_safe: bool = False) -> list[Column]:
+    """Return join conditions between columns and their `prefixed` copies.
+
+    Conditions are null-safe only where nulls are keys, because Spark joins them more slowly.
+    """
+    pairs = [(column(name), column(f"{prefix} {name}")) for name in names]
+    return [plain.eqNullSafe(copy) if null_safe else plain == copy for plain, copy in pairs]
 
 
-def refuse_unordered(schema: T.StructType, names: Sequence[str], where: str) -> None:
-    """Refuse keys and orders of a type that Spark cannot sort by."""
+def require_sortable(schema: T.StructType, names: Sequence[str], where: str) -> None:
+    """Raise if a key or order column has a type that Spark cannot sort by."""
     for field in schema.fields:
         if field.name in names and not has_order(field.dataType):
-            problem = f"column {field.name} is a {field.dataType.simpleString()}, which has no order: it is no key, and rows are not ranked by it"
+            problem = f"column {field.name} is a {field.dataType.simpleString()}, which has no order: it cannot be a key or an order column"
             raise BadDeclaration(where=where, problem=problem)

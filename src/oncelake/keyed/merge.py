@@ -1,4 +1,4 @@
-"""Merging a batch into a table with keys: one commit of what changes, and of nothing else."""
+"""Upsert a batch into a keyed table: one MERGE commit that contains only the rows that change."""
 
 from __future__ import annotations
 
@@ -21,35 +21,43 @@ from oncelake.keyed.cdc import unwrapped
 from oncelake.keyed.conform import (
     DELETED,
     TableColumns,
-    fitted,
-    flagged,
-    misfit,
-    null_keys,
+    fit_to_table,
+    flag_deletes,
+    has_null_key,
+    quarantine,
     refuse,
-    refuse_keyless,
-    set_aside,
-    table_columns,
+    require_key_columns,
+    resolve_columns,
+    wrong_columns,
 )
-from oncelake.keyed.latest import column, content, prefixed, same
-from oncelake.keyed.reduce import MATCHED, WHOLE, Batch, changed, reduced, sent, wins
+from oncelake.keyed.latest import column, content_hash, equal_to_prefixed, prefixed
+from oncelake.keyed.reduce import (
+    BROADCAST_ROWS,
+    MATCHED,
+    ReducedBatch,
+    broadcast_if_small,
+    reduce_batch,
+    select_changes,
+    wins,
+)
 from oncelake.keyed.spec import Spec
 from oncelake.model.contracts import Writing
 from oncelake.model.markers import restate_app_id
-from oncelake.spark.columns import among, find_column
+from oncelake.spark.columns import find_column, select_fields
 from oncelake.spark.sql import all_of, identifier
 from oncelake.storage.paths import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-Own = Callable[["DataFrame"], Mapping[str, "Column"]]
+GenerateColumns = Callable[["DataFrame"], Mapping[str, "Column"]]
 
-_EXACT = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType)
+_EXACT_TYPES = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType)
 
 
 @dataclass(frozen=True)
-class Merging:
-    """A batch on its way into a table."""
+class KeyedMerge:
+    """A conformed batch and the keyed table that it is merged into."""
 
     frame: DataFrame
     columns: TableColumns
@@ -58,164 +66,178 @@ class Merging:
     writing: Writing
 
     @classmethod
-    def begun(cls, frame: DataFrame, spec: Spec, layout: Layout, writing: Writing, own: Own = lambda _: {}) -> Merging:
-        """Unwrap the frame, get the table ready, and fit the one to the other; rows without a key are set aside if asked.
+    def begin(
+        cls,
+        frame: DataFrame,
+        spec: Spec,
+        layout: Layout,
+        writing: Writing,
+        generate: GenerateColumns = lambda _: {},
+    ) -> KeyedMerge:
+        """Unwrap CDC envelopes, create the table if needed, fit the frame to it, and quarantine null keys if declared.
 
-        A table may have columns of its `own`, which no batch brings; they are made from the frame only for their types.
+        `generate` returns columns that the pattern adds to the table and no batch has; only their types are used.
         """
-        rows = flagged(unwrapped(frame, spec.cdc, spec.by, writing), spec, writing)
-        refuse_keyless(rows, spec, writing)
-        extra = own(rows)
-        log = ready(rows.drop(DELETED).withColumns(dict(extra)), writing, layout, evolve=spec.evolve)
-        columns = table_columns(rows, log, spec, extra, writing)
-        return cls(fitted(rows, columns, writing), columns, spec, log, writing).keyed()
+        rows = flag_deletes(unwrapped(frame, spec.cdc, spec.by, writing), spec, writing)
+        require_key_columns(rows, spec, writing)
+        generated = generate(rows)
+        log = ready(rows.drop(DELETED).withColumns(dict(generated)), writing, layout, evolve=spec.evolve)
+        columns = resolve_columns(rows, log, spec, generated, writing)
+        return cls(fit_to_table(rows, columns, writing), columns, spec, log, writing).quarantine_null_keys()
 
     @property
     def session(self) -> SparkSession:
-        """The session of the frame."""
+        """Return the session of the frame."""
         return self.frame.sparkSession
 
-    def memory(self, age: timedelta | None = None) -> PreparedRows:
-        """What is remembered beside the table, for ever or up to an age."""
-        return PreparedRows(self.session, self.writing, self.log, age)
+    def prepared_rows(self, retention: timedelta | None = None) -> PreparedRows:
+        """Return the tombstones or SCD2 events stored beside the table; without `retention` they are kept for ever."""
+        return PreparedRows(self.session, self.writing, self.log, retention)
 
-    def upsert(self, update: bool | tuple[str, ...], insert: bool, remembers: timedelta | None) -> None:
-        """Put the latest row of every key in the place of what is there, if it is newer and different."""
-        compared = self._compared(update)
-        batch = self.reduced(compared)
+    def upsert(self, update: bool | tuple[str, ...], insert: bool, tombstone_retention: timedelta | None) -> None:
+        """Upsert the latest row of every key if it is newer than the table's row and different from it."""
+        compared = self._compared_columns(update)
+        batch = self.reduce(compared)
         if self.spec.deletes and self.columns.by:
-            batch = _recalled(batch, self.memory(remembers))
-        sure = batch.newer and self.alone
-        rows = batch.rows if sure else changed(batch, self.table(batch), compared, bool(update))
-        there = among(compared, self.log.schema)
-        won = wins(self.columns, mine, theirs, None if sure else content(there, theirs))
+            batch = _drop_deleted(batch, self.prepared_rows(tombstone_retention))
+        is_newest = batch.stats.all_newer and self.exclusive
+        rows = batch.rows if is_newest else select_changes(batch, self.table(batch), compared, bool(update))
+        existing = select_fields(compared, self.log.schema)
+        won = wins(self.columns, batch_col, table_col, None if is_newest else content_hash(existing, table_col))
         clauses = Clauses(
             on=self.same_key(batch),
-            delete=mine(DELETED) & won if self.spec.deletes else None,
+            delete=batch_col(DELETED) & won if self.spec.deletes else None,
             update=won,
-            sets=taken(compared.fieldNames()) if update else None,
-            insert=~mine(DELETED),
-            values=taken(self.columns.names) if insert else None,
+            sets=assignments(compared.fieldNames()) if update else None,
+            insert=~batch_col(DELETED),
+            values=assignments(self.columns.names) if insert else None,
             evolve=self.spec.evolve,
         )
-        self.merge(rows, clauses, batch, batch.count if sure else None)
+        self.merge(rows, clauses, batch, batch.stats.count if is_newest else None)
 
     def add(self, summed: Iterable[str]) -> None:
-        """Add to the rows that are there. Only the marker in the same commit keeps it from being added twice."""
+        """Add the batch's values to the existing rows. Only the marker in the same commit prevents adding twice."""
         work = self.writing.work
-        # A later generation is added only in the place of an earlier one that a restore took back.
+        # A later generation may be added only after a restore undid the earlier ones.
         undone = self.log.recorded(restate_app_id(work.pipeline, work.target, work.slice)) or 1
         if work.generation > undone:
             raise CannotRestate(target=work.target, pipeline=work.pipeline, slice=str(work.slice))
         names = {name.casefold() for name in summed}
-        sums = among(self.columns.schema, names).fields
+        sums = select_fields(self.columns.schema, names).fields
         others = set(self.columns.names) - {field.name for field in sums} - set(self.columns.keys)
         if others or len(sums) != len(names):
             problem = ", ".join(sorted(others or names))
-            raise misfit(self.writing, f"{problem}: adding knows keys and the columns in add=, and nothing else")
+            raise wrong_columns(
+                self.writing, f"{problem}: the frame may have keys and the columns in add=, and nothing else"
+            )
         for field in sums:
-            if not isinstance(field.dataType, _EXACT):
+            if not isinstance(field.dataType, _EXACT_TYPES):
                 kind = f"{field.dataType.simpleString()}, whose sum depends on the order: cast it to a decimal"
-                raise misfit(self.writing, f"column {field.name} is {kind}")
-        batch = self.reduced(self.columns.schema)
-        plus = {f.name: F.coalesce(theirs(f.name) + mine(f.name), theirs(f.name), mine(f.name)) for f in sums}
-        sets = {identifier(f.name): plus[f.name].cast(f.dataType) for f in sums}
-        clauses = Clauses(self.same_key(batch), sets=sets, values=taken(self.columns.names))
-        self.merge(batch.rows, clauses, batch, batch.count)
+                raise wrong_columns(self.writing, f"column {field.name} is {kind}")
+        batch = self.reduce(self.columns.schema)
+        sets = {identifier(field.name): _sum_of(field.name).cast(field.dataType) for field in sums}
+        clauses = Clauses(self.same_key(batch), sets=sets, values=assignments(self.columns.names))
+        self.merge(batch.rows, clauses, batch, batch.stats.count)
 
-    def keyed(self) -> Merging:
-        """Without the rows that have no key, if those are to be set aside."""
+    def quarantine_null_keys(self) -> KeyedMerge:
+        """Move rows with a null key to quarantine, if that is declared."""
         if self.spec.nulls != "quarantine":
             return self
-        rows, lacking = self.frame.localCheckpoint(), null_keys(self.columns)
-        writing = set_aside(rows.where(lacking), "a key is null", self.writing)
-        return replace(self, frame=rows.where(~lacking), writing=writing)
+        rows, null_key = self.frame.localCheckpoint(), has_null_key(self.columns)
+        writing = quarantine(rows.where(null_key), "a key is null", self.writing)
+        return replace(self, frame=rows.where(~null_key), writing=writing)
 
-    def reduced(self, compared: T.StructType, per: tuple[str, ...] = ()) -> Batch:
-        """The batch with one row per key; rows without a key, or of one group, are refused."""
-        batch = reduced(self.frame, self.columns, compared, self.log, per)
-        if batch.nulls and self.spec.nulls != "key":
-            refuse(NullKeys, self.frame.where(null_keys(self.columns)).drop(DELETED), self.columns, self.writing)
-        if batch.copies > 1 and self.spec.nulls == "key":
+    def reduce(self, compared: T.StructType, per: tuple[str, ...] = ()) -> ReducedBatch:
+        """Deduplicate the batch to one row per key. Raise for null keys, and for repeated keys where null is a key."""
+        batch = reduce_batch(self.frame, self.columns, compared, self.log, per)
+        if batch.stats.null_keys and self.spec.nulls != "key":
+            refuse(NullKeys, self.frame.where(has_null_key(self.columns)).drop(DELETED), self.columns, self.writing)
+        if batch.stats.copies > 1 and self.spec.nulls == "key":
             groups = self.frame.groupBy(*(column(key) for key in self.columns.keys)).count()
             refuse(RepeatedKeys, groups.where("count > 1"), self.columns, self.writing)
         return batch
 
-    def table(self, batch: Batch | None = None) -> DataFrame:
-        """The target, or the part of it in which keys of a batch can be.
+    def table(self, batch: ReducedBatch | None = None) -> DataFrame:
+        """Return the target, or the part of it in which keys of a batch can lie.
 
-        Not as of a version, whose state Delta would compute anew: that it did not change is checked later.
+        No version is pinned, because Delta would recompute the state of that version. `merge` checks the version.
         """
         table = self.session.read.format("delta").load(self.writing.path)
         return table.alias("t").where(all_of(list(batch.where))) if batch and batch.where else table
 
-    def same_key(self, batch: Batch, *also: str) -> str:
-        """The condition for a row of the batch and one of the table to have one key, and where such rows can be."""
-        sign = "<=>" if self.spec.nulls == "key" else "="
+    def same_key(self, batch: ReducedBatch, *also: str) -> str:
+        """Return the ON condition of the merge: equal keys, in the part of the table in which they can lie."""
+        operator = "<=>" if self.spec.nulls == "key" else "="
         names = (*self.columns.keys, *also)
-        return all_of([*(f"t.{identifier(name)} {sign} s.{identifier(name)}" for name in names), *batch.where])
+        return all_of([*(f"t.{identifier(name)} {operator} s.{identifier(name)}" for name in names), *batch.where])
 
     @property
-    def alone(self) -> bool:
-        """Whether the lock keeps other runners out; where there is none, a row may come in between."""
+    def exclusive(self) -> bool:
+        """Return whether the lock keeps other runners out. Without a lock another runner may commit in between."""
         return is_local(self.writing.path)
 
-    def merge(self, rows: DataFrame, clauses: Clauses, batch: Batch, count: int | None = None) -> None:
-        """One commit, if the table is still what it was. New keys alone cost only an insert, old ones alone no outer join.
+    def merge(self, rows: DataFrame, clauses: Clauses, batch: ReducedBatch, count: int | None = None) -> None:
+        """Merge the rows in one commit; raise TableChanged if the table has a new version.
 
-        Rows that were compared with the table say which they are. Of others, given their `count`, each may be new or old.
+        Only new keys: the merge is an insert. Only existing keys: it needs no outer join. Rows from `select_changes`
+        carry a flag for that. Rows that come with a `count` have no flag, and each may be new or existing.
         """
         log = find_log(self.writing.work.target, self.writing.path)
         if log is None or log.version != self.log.version:
-            raise TableChanged(f"{self.writing.work.target} got a new version meanwhile")
-        old, new = bool(self.log.files), True
+            raise TableChanged(f"{self.writing.work.target} got a new version while the batch was compared with it")
+        has_existing, has_new = bool(self.log.files), True
         if count is None:
             count, matched = rows.agg(F.count(F.lit(1)), F.count_if(column(MATCHED))).collect()[0]
-            old, new = matched > 0, matched < count or not self.alone
-        clauses = clauses if old else replace(clauses, delete=None, sets=None)
-        clauses = clauses if new else replace(clauses, values=None)
+            has_existing, has_new = matched > 0, matched < count or not self.exclusive
+        clauses = clauses if has_existing else replace(clauses, delete=None, sets=None)
+        clauses = clauses if has_new else replace(clauses, values=None)
         if not count or not any((clauses.sets, clauses.values, clauses.delete is not None)):
-            # Nothing changes: the commit carries the marker alone, and costs no look at the table.
+            # Nothing changes: an empty append commits the marker without a scan of the table.
             writes.append(self.table().limit(0), self.writing.path, self.writing.stamp)
             return
-        quick = batch.bytes < writes.SMALL and count <= WHOLE
-        writes.merge(sent(rows, count), self.writing.path, clauses, self.writing.stamp, quick)
+        quick = batch.bytes < writes.SMALL and count <= BROADCAST_ROWS
+        writes.merge(broadcast_if_small(rows, count), self.writing.path, clauses, self.writing.stamp, quick)
 
-    def _compared(self, update: bool | tuple[str, ...]) -> T.StructType:
-        """The columns that an update sets, and whose content decides where the order is equal."""
+    def _compared_columns(self, update: bool | tuple[str, ...]) -> T.StructType:
+        """Return the columns that an update sets, and whose content breaks ties of the order."""
         if isinstance(update, bool):
             return self.columns.schema
         for name in update:
             find_column(self.frame, name, look_at(self.writing))
-        return among(self.columns.schema, (*update, *self.columns.by))
+        return select_fields(self.columns.schema, (*update, *self.columns.by))
 
 
-def _recalled(batch: Batch, memory: PreparedRows) -> Batch:
-    """The batch without rows that are older than a delete of their key; its own deletes are remembered, if they are news."""
+def _drop_deleted(batch: ReducedBatch, prepared: PreparedRows) -> ReducedBatch:
+    """Drop late rows that are not newer than a tombstone of their key, and prepare tombstones for the batch's deletes."""
     columns = batch.columns
     deletes = batch.rows.where(DELETED).select(*(column(name) for name in (*columns.keys, *columns.by, DELETED)))
-    known = memory.rows()
-    if known is not None:
-        known = known.where(DELETED).select(*prefixed((*columns.keys, *columns.by), "d"))
-        ours, its = (F.struct(*(column(f"{of}{name}") for name in columns.by)) for of in ("", "d "))
-        since = [*same(columns.keys, "d"), ours <= its]
-        deletes = deletes.join(known, since, "left_anti")
-        batch = replace(batch, rows=batch.rows.join(known, [*since, ~column(DELETED)], "left_anti").localCheckpoint())
-    if batch.deletes:
-        memory.prepare(deletes)
+    tombstones = prepared.rows()
+    if tombstones is not None:
+        tombstones = tombstones.where(DELETED).select(*prefixed((*columns.keys, *columns.by), "d"))
+        row_order, deleted_at = (F.struct(*(column(f"{prefix}{name}") for name in columns.by)) for prefix in ("", "d "))
+        deleted_since = [*equal_to_prefixed(columns.keys, "d"), row_order <= deleted_at]
+        deletes = deletes.join(tombstones, deleted_since, "left_anti")
+        rows = batch.rows.join(tombstones, [*deleted_since, ~column(DELETED)], "left_anti").localCheckpoint()
+        batch = replace(batch, rows=rows)
+    if batch.stats.deletes:
+        prepared.prepare(deletes)
     return batch
 
 
-def mine(name: str) -> Column:
-    """A column of the batch, in a merge."""
+def batch_col(name: str) -> Column:
+    """Return a column of the batch, the source of a merge."""
     return F.col(f"s.{identifier(name)}")
 
 
-def theirs(name: str) -> Column:
-    """A column of the table, in a merge."""
+def table_col(name: str) -> Column:
+    """Return a column of the table, the target of a merge."""
     return F.col(f"t.{identifier(name)}")
 
 
-def taken(names: Iterable[str]) -> dict[str, Column]:
-    """Columns set to what the batch has."""
-    return {identifier(name): mine(name) for name in names}
+def assignments(names: Iterable[str]) -> dict[str, Column]:
+    """Return assignments that set columns to the batch's values."""
+    return {identifier(name): batch_col(name) for name in names}
+
+
+def _sum_of(name: str) -> Column:
+    return F.coalesce(table_col(name) + batch_col(name), table_col(name), batch_col(name))

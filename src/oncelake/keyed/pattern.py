@@ -1,4 +1,4 @@
-"""What every pattern for tables with keys has in common."""
+"""The base of the patterns that write keyed tables: merge, scd2 and aggregate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oncelake.model.slices import Slice
 
 @dataclass(frozen=True)
 class KeyedPattern:
-    """A pattern that merges rows by key, as it was declared: several pipelines may feed one table."""
+    """A declared pattern that upserts rows by key. Several pipelines may write to one table."""
 
     target: str
     spec: Spec
@@ -28,41 +28,41 @@ class KeyedPattern:
 
     @property
     def restates(self) -> bool:
-        """The same rows again change nothing."""
+        """Return True: merging the same rows again changes nothing."""
         return True
 
     @property
     def compacts(self) -> bool:
-        """Unless it was declared otherwise."""
+        """Return whether small files are compacted, which is the default."""
         return self.layout.compact
 
-    def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  it fits every pipeline
-        """Nothing can be wrong with it."""
+    def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  any grid is valid
+        """Return None: the pattern fits every pipeline."""
         return None
 
     def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
-        """The slice is in the app id."""
+        """Return the marker, whose app id contains the slice."""
         return marker(pipeline, self.target, slice_, generation)
 
     def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Coverage]:  # noqa: ARG002  contract
-        """Every interval has a marker of its own."""
+        """Return the coverage recorded by one marker per interval."""
         return log.coverage(pipeline, self.target)
 
     def notes(self, log: Log | None) -> tuple[str, ...]:
-        """Which files a merge looks at, and which it rewrites."""
+        """Return which files a merge scans and which it rewrites."""
         partitions = log.partitioned_by if log else self.layout.partition_by
         clusters = log.clustered_by if log else self.layout.cluster_by
-        marks = log.deletion_vectors if log else self.layout.deletion_vectors
+        vectors = log.deletion_vectors if log else self.layout.deletion_vectors
         keys = {key.casefold() for key in self.spec.keys}
-        found = []
+        notes = []
         if pruned := [name for name in partitions if name.casefold() in keys]:
-            found.append(f"looks only at the partitions ({', '.join(pruned)}) that the batch has keys in")
+            notes.append(f"scans only the partitions ({', '.join(pruned)}) that contain keys of the batch")
         elif partitions:
-            found.append(f"looks at every partition: {', '.join(partitions)} is no key, so a row may move to another")
-        if ranged := [name for name in clusters if name.casefold() in keys]:
-            found.append(f"looks only at files whose {', '.join(ranged)} lies in the range of the batch")
-        if marks:
-            found.append("marks changed rows in deletion vectors and rewrites no file for them")
+            notes.append(f"scans every partition: {', '.join(partitions)} is not a key, so a row may change partition")
+        if skipping := [name for name in clusters if name.casefold() in keys]:
+            notes.append(f"scans only files whose {', '.join(skipping)} overlaps the range of the batch")
+        if vectors:
+            notes.append("marks changed rows in deletion vectors and does not rewrite their files")
         else:
-            found.append("rewrites each file with a changed row; with deletion_vectors=True it would mark the rows")
-        return tuple(f"{self.target}: a merge {text}" for text in found)
+            notes.append("rewrites each file with a changed row; deletion_vectors=True would mark the rows instead")
+        return tuple(f"{self.target}: a merge {note}" for note in notes)

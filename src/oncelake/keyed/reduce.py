@@ -1,8 +1,11 @@
-"""What of a batch would change its table: one row per key, newer than what is there, and where in the table it belongs."""
+"""Reduce a batch to the rows that change its table: deduplicate to one row per key, and drop rows that are not newer.
+
+The same pass collects the statistics that prune the merge to the table's partitions and files in which keys can lie.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -13,98 +16,129 @@ from pyspark.sql import types as T
 
 from oncelake.delta.commit_file import statistics_of
 from oncelake.delta.log import TableLog
-from oncelake.keyed.conform import DELETED, TableColumns, null_keys
-from oncelake.keyed.latest import Of, column, content, one_per, prefixed, same
-from oncelake.spark.columns import among
+from oncelake.keyed.conform import DELETED, TableColumns, has_null_key
+from oncelake.keyed.latest import GetColumn, column, content_hash, deduplicate, equal_to_prefixed, prefixed
+from oncelake.spark.columns import select_fields
 from oncelake.spark.sql import bound_literal, exact_literal, identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TIE, COPIES, WON, MATCHED = (f"__once_{name}" for name in ("tie", "copies", "won", "matched"))
-# More values than these make a condition that costs more than it saves.
-_LISTED = 200
-# What the log spells as a cast to text does.
-_ALIKE = ("string", "date", "boolean", "tinyint", "smallint", "int", "bigint")
-# Up to so many rows are sent to every executor: whole ones, or of a batch only keys, order and digest.
-WHOLE, _NARROW = 250_000, 1_000_000
+# A condition that lists more partition values than this costs more than it saves.
+_MAX_LISTED = 200
+# Types whose partition values the log spells like a cast to string does.
+_SAME_SPELLING = ("string", "date", "boolean", "tinyint", "smallint", "int", "bigint")
+# Up to this many rows are broadcast: of whole rows, or of rows with only keys, order and hash.
+BROADCAST_ROWS, _BROADCAST_NARROW_ROWS = 250_000, 1_000_000
 
 
 @dataclass(frozen=True)
-class Batch:
-    """One row per key, computed once, and what is known of it."""
+class BatchStats:
+    """Statistics of a deduplicated batch, from one aggregate over its rows."""
+
+    count: int
+    null_keys: int
+    # Rows whose first order column is null.
+    null_times: int
+    # The highest number of rows that one key had before deduplication.
+    copies: int
+    deletes: int
+    # Whether every row is newer than every row of the table.
+    all_newer: bool
+    # By partition column that is a key: its distinct values, as text.
+    partition_values: Mapping[str, set[str]]
+    # By clustering column that is a key: its minimum and maximum, as text.
+    ranges: Mapping[str, tuple[str | None, str | None]]
+
+
+@dataclass(frozen=True)
+class ReducedBatch:
+    """A batch with one row per key, computed once, and the part of the table in which its keys can lie."""
 
     rows: DataFrame
     columns: TableColumns
-    count: int
-    nulls: int
-    untimed: int
-    copies: int
-    deletes: int
-    newer: bool
+    stats: BatchStats
+    # Conditions on the table, `t`.
     where: tuple[str, ...]
-    # The size of the table's files in which its keys can be.
+    # The size of the table's files in which the keys can lie.
     bytes: int
 
 
-def reduced(
+def reduce_batch(
     frame: DataFrame, columns: TableColumns, compared: T.StructType, log: TableLog, per: tuple[str, ...] = ()
-) -> Batch:
-    """The batch with one row per key, or per key and `per`.
+) -> ReducedBatch:
+    """Deduplicate the batch to one row per key, or one row per key and `per`.
 
-    The user's frame is computed here, once: everything after sees the same rows.
+    The user's frame is computed here, once: every later step sees the same rows.
     """
-    # Not eager: the look at the rows below computes them, and a job of their own is saved.
-    rows = ranked(frame, columns, compared, (*columns.keys, *per)).localCheckpoint(eager=False)
+    # Lazy: the aggregate below computes the checkpoint, which saves a job.
+    rows = rank_rows(frame, columns, compared, (*columns.keys, *per)).localCheckpoint(eager=False)
+    stats = _collect_stats(rows, columns, log)
+    # A null key is in no list and no range.
+    values = {} if stats.null_keys else stats.partition_values
+    values = {name: texts for name, texts in values.items() if 0 < len(texts) <= _MAX_LISTED}
+    ranges = {} if stats.null_keys else stats.ranges
+    where = (*_in_partitions(values, columns), *_in_ranges(ranges, columns))
+    return ReducedBatch(rows.drop(COPIES), columns, stats, where, _matching_bytes(values, columns, log))
+
+
+def _collect_stats(rows: DataFrame, columns: TableColumns, log: TableLog) -> BatchStats:
     partitions = [name for name in log.partitioned_by if name in columns.keys]
-    ranges = [name for name in log.clustered_by if name in columns.keys]
+    clusters = [name for name in log.clustered_by if name in columns.keys]
     found = rows.agg(
         F.count(F.lit(1)).alias("count"),
-        F.count_if(null_keys(columns)).alias("nulls"),
-        F.count_if(column(columns.by[0]).isNull() if columns.by else F.lit(False)).alias("untimed"),
+        F.count_if(has_null_key(columns)).alias("null_keys"),
+        F.count_if(column(columns.by[0]).isNull() if columns.by else F.lit(False)).alias("null_times"),
         F.max(COPIES).alias("copies"),
         F.count_if(column(DELETED)).alias("deletes"),
-        _newer(columns, log).alias("newer"),
-        *(_distinct(columns, name).alias(f"values {name}") for name in partitions),
-        *(_edge(F.min, columns, name).alias(f"least {name}") for name in ranges),
-        *(_edge(F.max, columns, name).alias(f"most {name}") for name in ranges),
+        _all_newer(columns, log).alias("all_newer"),
+        *(_distinct_texts(columns, name).alias(f"values {name}") for name in partitions),
+        *(_edge_text(F.min, columns, name).alias(f"min {name}") for name in clusters),
+        *(_edge_text(F.max, columns, name).alias(f"max {name}") for name in clusters),
     ).collect()[0]
-    # A null is in no list and no range.
-    values = {name: set(found[f"values {name}"]) for name in partitions if not found["nulls"]}
-    values = {name: texts for name, texts in values.items() if 0 < len(texts) <= _LISTED}
-    where = (*_listed(values, columns), *(_between(found, columns, ranges) if not found["nulls"] else ()))
-    counts = {name: found[name] or 0 for name in ("count", "nulls", "untimed", "copies", "deletes")}
-    held = _held(values, columns, log)
-    return Batch(rows.drop(COPIES), columns, newer=bool(found["newer"]), where=where, bytes=held, **counts)
+    return BatchStats(
+        count=found["count"] or 0,
+        null_keys=found["null_keys"] or 0,
+        null_times=found["null_times"] or 0,
+        copies=found["copies"] or 0,
+        deletes=found["deletes"] or 0,
+        all_newer=bool(found["all_newer"]),
+        partition_values={name: set(found[f"values {name}"]) for name in partitions},
+        ranges={name: (found[f"min {name}"], found[f"max {name}"]) for name in clusters},
+    )
 
 
-def ranked(frame: DataFrame, columns: TableColumns, compared: T.StructType, per: tuple[str, ...]) -> DataFrame:
-    """The latest row of each `per`, with the digest that settled it and the number of rows it was chosen from."""
-    tied = frame.withColumn(TIE, digest(compared))
+def rank_rows(frame: DataFrame, columns: TableColumns, compared: T.StructType, per: tuple[str, ...]) -> DataFrame:
+    """Return the latest row of each `per`, with its tie-breaking hash and the number of rows it was chosen from."""
+    tied = frame.withColumn(TIE, tie_hash(compared))
     rank = F.struct(*(column(name) for name in (*columns.by, DELETED, TIE)))
-    return one_per(tied, per, rank, F.count(F.lit(1)).alias(COPIES))
+    return deduplicate(tied, per, rank, F.count(F.lit(1)).alias(COPIES))
 
 
-def digest(compared: T.StructType) -> Column:
-    """What settles between rows of one order; of a delete nothing is left to compare."""
-    return F.when(column(DELETED), "").otherwise(content(compared, column))
+def tie_hash(compared: T.StructType) -> Column:
+    """Return the hash that breaks ties between rows of equal order. A delete has no content to compare."""
+    return F.when(column(DELETED), "").otherwise(content_hash(compared, column))
 
 
-def _newer(columns: TableColumns, log: TableLog) -> Column:
-    """Whether every row of the batch is newer than every row of the table, so that none needs to be compared."""
-    bound = newest(log, columns.by[0]) if columns.by else None
+def _all_newer(columns: TableColumns, log: TableLog) -> Column:
+    """Return whether every row of the batch is newer than every row of the table, so that none needs comparing."""
+    bound = newest_in_table(log, columns.by[0]) if columns.by else None
     if not bound:
         return F.lit(bound is not None)
     first = column(columns.by[0])
     return (F.min(first) > F.expr(bound)) & (F.count_if(first.isNull()) == 0)
 
 
-def newest(log: TableLog, name: str) -> str | None:
-    """A literal that no row of the table exceeds in a column, by its files' statistics; "" for no rows, None: not known."""
+def newest_in_table(log: TableLog, name: str) -> str | None:
+    """Return a literal that no row of the table exceeds in a column, from the file statistics.
+
+    Return "" if the table has no value in that column, and None if the statistics do not say.
+    """
     kind, most = log.schema.get(name, ""), None
     for add in log.files:
         statistics = statistics_of(add)
-        value = _instant(statistics.get("maxValues", {}).get(name), kind)
+        value = _parse_instant(statistics.get("maxValues", {}).get(name), kind)
         if value is not None:
             most = value if most is None else max(most, value)
         elif statistics.get("nullCount", {}).get(name, -1) != statistics.get("numRecords"):
@@ -112,69 +146,69 @@ def newest(log: TableLog, name: str) -> str | None:
     return "" if most is None else bound_literal(most, kind)
 
 
-def _instant(value: Any, kind: str) -> Any:
-    """A time as such: statistics spell it in the zone of whoever wrote them."""
+def _parse_instant(value: Any, kind: str) -> Any:
+    """Parse a timestamp, because statistics spell it in the time zone of their writer; return other values as they are."""
     return datetime.fromisoformat(value) if kind == "timestamp" and value is not None else value
 
 
-def wins(columns: TableColumns, s: Of, t: Of, tie: Column | None) -> Column:
-    """Whether a row of the batch takes the place of the table's row of the same key.
+def wins(columns: TableColumns, batch: GetColumn, table: GetColumn, tie: Column | None) -> Column:
+    """Return the condition under which a batch row replaces the table's row of the same key.
 
-    By the declared order; where that is equal a delete wins, then the content decides. Without a declared order the
-    row that comes last wins, if it is different at all. `tie` is left out where it is known that none is equal.
+    The declared order decides. Where it is equal, a delete wins, then the content hash decides. Without a declared
+    order the last batch wins if its row differs. `tie` is None where no two rows can be equal.
     """
     if not columns.by:
-        return s(DELETED) | (F.lit(True) if tie is None else s(TIE) != tie)
-    mine, its = (F.struct(*(of(name) for name in columns.by)) for of in (s, t))
-    settled = s(DELETED) if tie is None else s(DELETED) | (s(TIE) > tie)
-    return (mine > its) | ((mine == its) & settled)
+        return batch(DELETED) | (F.lit(True) if tie is None else batch(TIE) != tie)
+    batch_order, table_order = (F.struct(*(get(name) for name in columns.by)) for get in (batch, table))
+    breaks_tie = batch(DELETED) if tie is None else batch(DELETED) | (batch(TIE) > tie)
+    return (batch_order > table_order) | ((batch_order == table_order) & breaks_tie)
 
 
-def changed(batch: Batch, table: DataFrame, compared: T.StructType, may_update: bool) -> DataFrame:
-    """The rows of the batch that would change the table, in one scan of it: those that lose are left out.
+def select_changes(batch: ReducedBatch, table: DataFrame, compared: T.StructType, may_update: bool) -> DataFrame:
+    """Return the rows of the batch that would change the table, in one scan of it. Rows that lose are dropped.
 
-    Each says whether its key is there already: a merge that has only new ones costs a fraction.
+    Each row has a flag that says whether its key exists already: a merge of new keys only costs a fraction.
     """
     columns = batch.columns
     needed = {*columns.keys, *columns.by, *compared.fieldNames()} & set(table.columns)
-    theirs = table.select(*prefixed((name for name in table.columns if name in needed), "t"))
-    mine = batch.rows.select(*(column(name) for name in (*columns.keys, *columns.by, DELETED, TIE)))
-    nulls = batch.nulls > 0
-    coalesce = theirs.join(sent(mine, batch.count, _NARROW), same(columns.keys, "t", nulls))
-    tie = content(among(compared, table.columns), lambda name: column(f"t {name}"))
+    table_rows = table.select(*prefixed((name for name in table.columns if name in needed), "t"))
+    batch_rows = batch.rows.select(*(column(name) for name in (*columns.keys, *columns.by, DELETED, TIE)))
+    batch_rows = broadcast_if_small(batch_rows, batch.stats.count, _BROADCAST_NARROW_ROWS)
+    null_safe = batch.stats.null_keys > 0
+    joined = table_rows.join(batch_rows, equal_to_prefixed(columns.keys, "t", null_safe))
+    tie = content_hash(select_fields(compared, table.columns), lambda name: column(f"t {name}"))
     won = wins(columns, column, lambda name: column(f"t {name}"), tie)
     won = won if may_update else won & column(DELETED)
-    met = coalesce.groupBy(*prefixed(columns.keys, "met")).agg(F.bool_or(won).alias(WON))
-    compared_rows = batch.rows.join(met, same(columns.keys, "met", nulls), "left").where(
-        F.coalesce(column(WON), ~column(DELETED))
-    )
+    existing = joined.groupBy(*prefixed(columns.keys, "met")).agg(F.bool_or(won).alias(WON))
+    changes = batch.rows.join(existing, equal_to_prefixed(columns.keys, "met", null_safe), "left")
+    changes = changes.where(F.coalesce(column(WON), ~column(DELETED)))
     matched = column(WON).isNotNull().alias(MATCHED)
-    return compared_rows.select(*map(column, batch.rows.columns), matched).localCheckpoint(eager=False)
+    return changes.select(*map(column, batch.rows.columns), matched).localCheckpoint(eager=False)
 
 
-def sent(rows: DataFrame, count: int, most: int = WHOLE) -> DataFrame:
-    """Rows to join a table with, sent to every executor if they are few.
+def broadcast_if_small(rows: DataFrame, count: int, limit: int = BROADCAST_ROWS) -> DataFrame:
+    """Broadcast rows that are joined with a table if there are at most `limit`.
 
-    Spark does not know how small a checkpoint is, and would sort the whole table to join the two.
+    Spark does not know the size of a checkpoint, and would sort the whole table for the join.
     """
-    return F.broadcast(rows) if count <= most else rows
+    return F.broadcast(rows) if count <= limit else rows
 
 
-def _spelled(value: Column, kind: str) -> Column:
-    """A value as text that does not depend on the session."""
+def _as_text(value: Column, kind: str) -> Column:
+    """Return a value as text that does not depend on the session."""
     return (F.unix_micros(value) if kind == "timestamp" else value).cast("string")
 
 
-def _distinct(columns: TableColumns, name: str) -> Column:
-    return F.collect_set(_spelled(column(name), _kind(columns, name)))
+def _distinct_texts(columns: TableColumns, name: str) -> Column:
+    return F.collect_set(_as_text(column(name), _kind(columns, name)))
 
 
-def _edge(which: Any, columns: TableColumns, name: str) -> Column:
-    return _spelled(which(column(name)), _kind(columns, name))
+def _edge_text(edge: Any, columns: TableColumns, name: str) -> Column:
+    return _as_text(edge(column(name)), _kind(columns, name))
 
 
-def _listed(values: Mapping[str, set[str]], columns: TableColumns) -> list[str]:
-    """The partitions a batch has rows for, as a condition on the table; keys, so a row cannot move between them."""
+def _in_partitions(values: Mapping[str, set[str]], columns: TableColumns) -> list[str]:
+    """Return conditions on the table for the batch's partitions. They are keys, so a row cannot change partition."""
     conditions = []
     for name, texts in values.items():
         literals = (exact_literal(text, _kind(columns, name)) for text in sorted(texts))
@@ -182,21 +216,21 @@ def _listed(values: Mapping[str, set[str]], columns: TableColumns) -> list[str]:
     return conditions
 
 
-def _held(values: Mapping[str, set[str]], columns: TableColumns, log: TableLog) -> int:
-    """The size of the files in these partitions, as far as the log spells names and values as we do; else of all files."""
-    told = {name: texts for name, texts in values.items() if _kind(columns, name) in _ALIKE and not log.mapped}
-    files = (add for add in log.files if all(add["partitionValues"].get(name) in told[name] for name in told))
+def _matching_bytes(values: Mapping[str, set[str]], columns: TableColumns, log: TableLog) -> int:
+    """Return the size of the files in these partitions. Columns whose values the log spells differently do not prune."""
+    usable = {n: texts for n, texts in values.items() if _kind(columns, n) in _SAME_SPELLING and not log.mapped}
+    files = (add for add in log.files if all(add["partitionValues"].get(name) in usable[name] for name in usable))
     return sum(add["size"] for add in files)
 
 
-def _between(found: Any, columns: TableColumns, names: Sequence[str]) -> list[str]:
-    """The range of the batch's keys, as a condition on the table."""
+def _in_ranges(ranges: Mapping[str, tuple[str | None, str | None]], columns: TableColumns) -> list[str]:
+    """Return conditions on the table for the ranges of the batch's keys."""
     conditions = []
-    for name in names:
-        kind, least, most = _kind(columns, name), found[f"least {name}"], found[f"most {name}"]
-        if least is not None and kind not in ("float", "double"):
-            least, most = exact_literal(least, kind), exact_literal(most, kind)
-            conditions.append(f"t.{identifier(name)} >= {least} AND t.{identifier(name)} <= {most}")
+    for name, (least, most) in ranges.items():
+        kind = _kind(columns, name)
+        if least is not None and most is not None and kind not in ("float", "double"):
+            lower, upper = exact_literal(least, kind), exact_literal(most, kind)
+            conditions.append(f"t.{identifier(name)} >= {lower} AND t.{identifier(name)} <= {upper}")
     return conditions
 
 

@@ -1,4 +1,4 @@
-"""Rows that are there more than once: found, told since when, and removed in one commit that touches only their files."""
+"""Repair duplicates: find keys with several rows, trace the commits that added them, and deduplicate in one commit."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pyspark.sql.window import Window
 from oncelake.delta import writes
 from oncelake.delta.log import TableLog, read_log
 from oncelake.delta.writes import Clauses, partitions_of
-from oncelake.keyed.conform import shown
-from oncelake.keyed.latest import column, content, one_per, prefixed, refuse_unordered, same
-from oncelake.keyed.reduce import TIE, sent
+from oncelake.keyed.conform import format_row
+from oncelake.keyed.latest import column, content_hash, deduplicate, equal_to_prefixed, prefixed, require_sortable
+from oncelake.keyed.reduce import TIE, broadcast_if_small
 from oncelake.model.contracts import Stamp
 from oncelake.model.markers import Marker, app_id
 from oncelake.model.slices import Named
@@ -28,13 +28,15 @@ from oncelake.spark.sql import all_of, identifier, one_of, typed_literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_FILE, _KEPT = "__once_file", "__once_kept"
-_EXAMPLES, _PARTITIONS = 3, 200
+_FILE, _FILES, _KEPT = "__once_file", "__once_files", "__once_kept"
+_EXAMPLES = 3
+# A condition that lists more partitions than this costs more than it saves.
+_MAX_LISTED = 200
 
 
 @dataclass(frozen=True)
 class Repair:
-    """What was found in a table, and what was done about it."""
+    """The duplicates found in a table, and whether they were removed."""
 
     target: str
     keys: tuple[str, ...]
@@ -52,14 +54,14 @@ class Repair:
 
     @property
     def left(self) -> int:
-        """The surplus rows that stay, because nothing says which of them is right."""
+        """Return the number of surplus rows that stay, because no order says which of them is right."""
         return self.surplus - self.removable
 
     def document(self) -> dict[str, Any]:
-        """The repair as `repair --json` prints it."""
-        named = {name: getattr(self, name) for name in ("target", "surplus", "identical", "differing", "files", "left")}
+        """Return the document that `repair --json` prints."""
+        plain = {name: getattr(self, name) for name in ("target", "surplus", "identical", "differing", "files", "left")}
         return {
-            **named,
+            **plain,
             "keys": list(self.keys),
             "keep": list(self.keep),
             "read_version": self.read,
@@ -71,10 +73,25 @@ class Repair:
         }
 
 
-def repaired(session: SparkSession, log: TableLog, keys: Sequence[str], keep: Sequence[str], dry_run: bool) -> Repair:
-    """Find what is there more than once and, unless it is a dry run, remove it."""
-    duplicates = Duplicates.found(session, log, keys, keep)
-    repair = duplicates.told()
+@dataclass(frozen=True)
+class DuplicateStats:
+    """Counts over the keys that have several rows."""
+
+    keys: int
+    # Rows beyond the first of their key.
+    surplus_rows: int
+    # Rows beyond the first of their key and content.
+    identical_rows: int
+    # Keys whose rows are all identical.
+    identical_keys: int
+
+
+def repair_duplicates(
+    session: SparkSession, log: TableLog, keys: Sequence[str], keep: Sequence[str], dry_run: bool
+) -> Repair:
+    """Find duplicates and, unless it is a dry run, remove them."""
+    duplicates = Duplicates.find(session, log, keys, keep)
+    repair = duplicates.describe()
     if dry_run or not repair.removable:
         return repair
     duplicates.remove()
@@ -83,7 +100,7 @@ def repaired(session: SparkSession, log: TableLog, keys: Sequence[str], keep: Se
 
 @dataclass(frozen=True)
 class Duplicates:
-    """The rows of a table whose key is there more than once, and the partitions that hold them."""
+    """The rows of a table whose key occurs more than once, and the partitions that contain them."""
 
     log: TableLog
     keys: tuple[str, ...]
@@ -93,103 +110,106 @@ class Duplicates:
     bytes: int
 
     @classmethod
-    def found(cls, session: SparkSession, log: TableLog, keys: Sequence[str], keep: Sequence[str]) -> Duplicates:
-        """Look for them: one pass over the keys, one over the partitions that hold a key twice. A null is no key."""
+    def find(cls, session: SparkSession, log: TableLog, keys: Sequence[str], keep: Sequence[str]) -> Duplicates:
+        """Scan the keys once, then the partitions that contain a duplicate key. A null is not a key."""
         table = writes.table_at(session, log.path, log.version)
         look = Look(f"table {log.table}", "repair", log.path)
         names, order = (tuple(find_column(table, name, look)[0] for name in which) for which in (keys, keep))
-        refuse_unordered(table.schema, [*names, *order], log.path)
+        require_sortable(table.schema, [*names, *order], log.path)
         keyed = table.na.drop(subset=[identifier(name) for name in names])
-        # Counted alone: to collect the files of every key beside it takes longer than this and the next pass together.
+        # This pass only counts: collecting the files of every key as well takes longer than both passes together.
         counted = keyed.groupBy(*prefixed(names, "k")).count().where("count > 1").drop("count")
-        twice = counted.localCheckpoint()
-        held = keyed.where(_meant(twice, tuple(name for name in log.partitioned_by if name in names)))
-        held = held.withColumn(_FILE, F.col("_metadata.file_path"))
-        rows = held.join(sent(twice, twice.count()), same(names, "k"), "left_semi")
-        rows = rows.withColumn(TIE, content(table.schema, column)).localCheckpoint()
-        places = _places(log)
-        holding = {posixpath.basename(unquote(row[0])) for row in rows.select(_FILE).distinct().collect()}
-        touched = {place for file, (place, _) in places.items() if file in holding}
-        # So many that a condition is not worth it: the whole table is looked at.
-        touched = touched if len(touched) <= _PARTITIONS else set()
-        looked_at = sum(size for place, size in places.values() if place in touched or not touched)
-        return cls(log, names, order, rows, [dict(place) for place in sorted(touched) if place], looked_at)
+        repeated = counted.localCheckpoint()
+        in_partitions = keyed.where(_in_partitions(repeated, tuple(n for n in log.partitioned_by if n in names)))
+        in_partitions = in_partitions.withColumn(_FILE, F.col("_metadata.file_path"))
+        rows = in_partitions.join(
+            broadcast_if_small(repeated, repeated.count()), equal_to_prefixed(names, "k"), "left_semi"
+        )
+        rows = rows.withColumn(TIE, content_hash(table.schema, column)).localCheckpoint()
+        files = _partition_and_size(log)
+        affected = {posixpath.basename(unquote(row[0])) for row in rows.select(_FILE).distinct().collect()}
+        partitions = {partition for file, (partition, _) in files.items() if file in affected}
+        # Too many to list in a condition: the merge scans the whole table.
+        partitions = partitions if len(partitions) <= _MAX_LISTED else set()
+        scanned = sum(size for partition, size in files.values() if partition in partitions or not partitions)
+        return cls(log, names, order, rows, [dict(partition) for partition in sorted(partitions) if partition], scanned)
 
-    def told(self) -> Repair:
-        """What there is, and what a removal would leave."""
-        per = self.rows.groupBy(*map(column, self.keys)).agg(
+    def describe(self) -> Repair:
+        """Return the counts, the origin and examples of the duplicates, and what a removal would leave."""
+        per_key = self.rows.groupBy(*map(column, self.keys)).agg(
             F.count(F.lit(1)).alias("copies"),
             F.size(F.collect_set(TIE)).alias("contents"),
-            F.collect_list(_FILE).alias("at"),
+            F.collect_list(_FILE).alias(_FILES),
         )
-        per = per.localCheckpoint()
-        sums = per.agg(
-            F.count(F.lit(1)).alias("keys"),
-            F.coalesce(F.sum(F.col("copies") - 1), F.lit(0)).alias("surplus"),
-            F.coalesce(F.sum(F.col("copies") - F.col("contents")), F.lit(0)).alias("same"),
-            F.count_if(F.col("contents") == 1).alias("identical"),
-        ).collect()[0]
-        examples = [row.asDict() for row in per.drop("at").orderBy(*map(column, self.keys)).limit(_EXAMPLES).collect()]
-        places = per.groupBy(F.array_sort("at").alias("at")).count().collect()
+        per_key = per_key.localCheckpoint()
+        stats = _collect_stats(per_key)
+        first = per_key.drop(_FILES).orderBy(*map(column, self.keys)).limit(_EXAMPLES).collect()
+        by_files = per_key.groupBy(F.array_sort(_FILES).alias(_FILES)).count().collect()
         return Repair(
             target=self.log.table,
             keys=self.keys,
             keep=self.keep,
             read=self.log.version,
-            doubled=sums["keys"],
-            surplus=sums["surplus"],
-            identical=sums["identical"],
-            differing=sums["keys"] - sums["identical"],
-            removable=sums["surplus"] if self.keep else sums["same"],
-            files=len({file for row in places for file in row["at"]}),
-            since=self._since({tuple(row["at"]): row["count"] for row in places}),
-            examples=tuple(shown(example) for example in examples),
+            doubled=stats.keys,
+            surplus=stats.surplus_rows,
+            identical=stats.identical_keys,
+            differing=stats.keys - stats.identical_keys,
+            removable=stats.surplus_rows if self.keep else stats.identical_rows,
+            files=len({file for row in by_files for file in row[_FILES]}),
+            since=self._origins({tuple(row[_FILES]): row["count"] for row in by_files}),
+            examples=tuple(format_row(row.asDict()) for row in first),
         )
 
     def remove(self) -> None:
-        """Leave one row of each key, or without `keep` one of each content, in one commit.
+        """Keep one row per key, or without `keep` one row per key and content, in one commit.
 
-        All rows of those keys are taken out and the chosen ones put in: a merge cannot tell identical rows apart.
+        The merge deletes all rows of those keys and inserts the kept rows, because it cannot distinguish identical rows.
         """
-        per = Window.partitionBy(*map(column, self.keys))
-        contents = F.size(F.collect_set(TIE).over(per))
-        spare = self.rows.withColumn("spare", F.count(F.lit(1)).over(per) > contents)
-        meant = self.rows if self.keep else spare.where("spare").drop("spare")
+        affected = self.rows if self.keep else self._with_identical_rows()
         rank = F.struct(*map(column, (*self.keep, TIE)))
-        chosen = one_per(meant, self.keys if self.keep else (*self.keys, TIE), rank).drop(_FILE, TIE)
-        gone = meant.select(*map(column, self.keys)).distinct().withColumn(_KEPT, F.lit(False))
-        source = chosen.withColumn(_KEPT, F.lit(True)).unionByName(gone, allowMissingColumns=True)
+        kept = deduplicate(affected, self.keys if self.keep else (*self.keys, TIE), rank).drop(_FILE, TIE)
+        deleted = affected.select(*map(column, self.keys)).distinct().withColumn(_KEPT, F.lit(False))
+        source = kept.withColumn(_KEPT, F.lit(True)).unionByName(deleted, allowMissingColumns=True)
         keys = [f"t.{identifier(key)} = s.{identifier(key)}" for key in self.keys]
         where = [one_of(self.partitions, of="t.")] if self.partitions else []
         clauses = Clauses(
             on=all_of([f"NOT s.{_KEPT}", *keys, *filter(None, where)]),
             delete=F.lit(True),
             insert=F.col(f"s.{_KEPT}"),
-            values={identifier(name): F.col(f"s.{identifier(name)}") for name in chosen.columns},
+            values={identifier(name): F.col(f"s.{identifier(name)}") for name in kept.columns},
         )
         source = source.localCheckpoint()
         quick = self.bytes < writes.SMALL
-        writes.merge(sent(source, source.count()), self.log.path, clauses, self._stamp(), quick)
+        writes.merge(broadcast_if_small(source, source.count()), self.log.path, clauses, self._stamp(), quick)
+
+    def _with_identical_rows(self) -> DataFrame:
+        """Return the rows of the keys that have at least two identical rows."""
+        per_key = Window.partitionBy(*map(column, self.keys))
+        contents = F.size(F.collect_set(TIE).over(per_key))
+        return self.rows.withColumn("spare", F.count(F.lit(1)).over(per_key) > contents).where("spare").drop("spare")
 
     def _stamp(self) -> Stamp:
-        """A repair of one version is one work: done twice it finds nothing, done twice at once it is done once."""
+        """Return the marker and facts. One version is one work: a second repair finds nothing, a concurrent one is void."""
         slice_ = Named(f"version {self.log.version}")
         facts = {"pipeline": "repair", "target": self.log.table, "slice": slice_.text, "generation": 1}
         return Stamp(Marker(app_id("repair", self.log.table, slice_), 1), json.dumps({"oncelake": facts}))
 
-    def _since(self, places: Mapping[tuple[str, ...], int]) -> tuple[dict[str, Any], ...]:
-        """The commits that brought surplus rows in: of the files that hold a key, the first one's is not surplus."""
+    def _origins(self, counts: Mapping[tuple[str, ...], int]) -> tuple[dict[str, Any], ...]:
+        """Return the commits that added surplus rows, from the number of keys per list of files.
+
+        Of the files that contain a key, the one added first is not surplus.
+        """
         added: dict[str, Any] = {}
         for entry in self.log.history():
             for add in entry.actions("add"):
                 added[posixpath.basename(unquote(add["path"]))] = entry
-        brought: Counter[int] = Counter()
+        surplus: Counter[int] = Counter()
         entries: dict[int, Any] = {}
-        for files, count in places.items():
+        for files, count in counts.items():
             found = [added.get(posixpath.basename(unquote(file))) for file in files]
             known = sorted((entry for entry in found if entry is not None), key=lambda entry: entry.version)
             for entry in known[1:]:
-                brought[entry.version] += count
+                surplus[entry.version] += count
                 entries[entry.version] = entry
         return tuple(
             {
@@ -197,21 +217,31 @@ class Duplicates:
                 "operation": entries[version].info.get("operation", "?"),
                 "pipeline": entries[version].facts.get("pipeline"),
                 "at": entries[version].timestamp.isoformat() if entries[version].timestamp else None,
-                "rows": brought[version],
+                "rows": surplus[version],
             }
-            for version in sorted(brought)
+            for version in sorted(surplus)
         )
 
 
-def _meant(twice: DataFrame, names: tuple[str, ...]) -> str:
-    """The condition for the partitions that keys which are there twice lie in, if partitions are part of the key."""
-    places = twice.select(*(column(f"k {name}").alias(name) for name in names)).distinct().limit(_PARTITIONS + 1)
-    found = partitions_of(places, names) if names else []
-    return (one_of(found) if len(found) <= _PARTITIONS else None) or "TRUE"
+def _collect_stats(per_key: DataFrame) -> DuplicateStats:
+    found = per_key.agg(
+        F.count(F.lit(1)).alias("keys"),
+        F.coalesce(F.sum(F.col("copies") - 1), F.lit(0)).alias("surplus_rows"),
+        F.coalesce(F.sum(F.col("copies") - F.col("contents")), F.lit(0)).alias("identical_rows"),
+        F.count_if(F.col("contents") == 1).alias("identical_keys"),
+    ).collect()[0]
+    return DuplicateStats(**found.asDict())
 
 
-def _places(log: TableLog) -> dict[str, tuple[tuple[tuple[str, str], ...], int]]:
-    """Of every file its partition, as literals by column, and its size; where names are mapped, all lie in one place."""
+def _in_partitions(repeated: DataFrame, names: tuple[str, ...]) -> str:
+    """Return the condition for the partitions that contain the repeated keys, if partition columns are keys."""
+    distinct = repeated.select(*(column(f"k {name}").alias(name) for name in names)).distinct().limit(_MAX_LISTED + 1)
+    found = partitions_of(distinct, names) if names else []
+    return (one_of(found) if len(found) <= _MAX_LISTED else None) or "TRUE"
+
+
+def _partition_and_size(log: TableLog) -> dict[str, tuple[tuple[tuple[str, str], ...], int]]:
+    """Return each file's partition, as literals by column, and its size. With column mapping all share one partition."""
     names = () if log.mapped else log.partitioned_by
     return {
         posixpath.basename(unquote(add["path"])): (

@@ -1,4 +1,4 @@
-"""Checking what a keyed pattern says of its rows: the keys, the order, the deletes."""
+"""Validate the declaration of a keyed pattern: keys, order, deletes, CDC format, null keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from oncelake.delta.layout import ColumnNames, checked_columns
+from oncelake.delta.layout import ColumnNames, parse_columns
 from oncelake.errors import BadDeclaration
 from oncelake.model.intervals import parse_length
 from oncelake.model.source_location import declared_at
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spec:
-    """What the rows of a keyed table are told apart and ranked by, as it was declared."""
+    """The declared keys, order and deletes of a keyed table."""
 
     keys: tuple[str, ...]
     by: tuple[str, ...] = ()
@@ -25,15 +25,15 @@ class Spec:
     cdc: str | None = None
     exclude: tuple[str, ...] = ()
     evolve: bool = False
-    nulls: str = "refuse"  # or "quarantine", or "key" where a null is a key like any other
+    nulls: str = "refuse"  # or "quarantine"; "key" makes null a valid key
 
     @property
     def deletes(self) -> bool:
-        """Whether rows may be deletes."""
+        """Return whether a batch may contain deletes."""
         return self.delete_when is not None or self.cdc is not None
 
 
-def checked_spec(  # noqa: PLR0913  what every keyed pattern may be told
+def parse_spec(  # noqa: PLR0913  every option of a keyed pattern
     what: str,
     keys: ColumnNames,
     by: ColumnNames = None,
@@ -44,13 +44,13 @@ def checked_spec(  # noqa: PLR0913  what every keyed pattern may be told
     schema: str = "freeze",
     nulls: str = "refuse",
 ) -> Spec:
-    """What a pattern was told of its rows, if it can be meant."""
+    """Return the validated declaration of a keyed pattern; raise BadDeclaration if it is invalid."""
     spec = Spec(
-        checked_columns("keys", keys),
-        checked_columns("latest_by", by),
+        parse_columns("keys", keys),
+        parse_columns("latest_by", by),
         delete_when,
         _choice("cdc", cdc, (None, "debezium", "delta")),
-        checked_columns("exclude", exclude),
+        parse_columns("exclude", exclude),
         _choice("schema", schema, ("freeze", "evolve")) == "evolve",
         nulls if nulls == "key" else _choice("null_keys", nulls, ("refuse", "quarantine")),
     )
@@ -60,15 +60,15 @@ def checked_spec(  # noqa: PLR0913  what every keyed pattern may be told
 
 
 def _choice(what: str, value: Any, choices: tuple[Any, ...]) -> Any:
-    """One of the choices."""
+    """Return the value if it is one of the choices; raise BadDeclaration otherwise."""
     if value not in choices:
-        shown = ", ".join(repr(choice) for choice in choices if choice is not None)
-        raise BadDeclaration(where=declared_at(), problem=f"{what} is one of {shown}, not {value!r}")
+        valid = ", ".join(repr(choice) for choice in choices if choice is not None)
+        raise BadDeclaration(where=declared_at(), problem=f"{what} is one of {valid}, not {value!r}")
     return value
 
 
-def checked_age(what: str, text: str | None) -> timedelta | None:
-    """A length of time, like "90 days"."""
+def parse_age(what: str, text: str | None) -> timedelta | None:
+    """Parse a duration such as "90 days"."""
     if text is None:
         return None
     try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oncelake.delta.layout import ColumnNames, checked_columns, checked_layout, checked_target
+from oncelake.delta.layout import ColumnNames, parse_columns, parse_layout, parse_target
 from oncelake.keyed.pattern import KeyedPattern
-from oncelake.keyed.spec import checked_spec
+from oncelake.keyed.spec import parse_spec
 from oncelake.model.contracts import Writing
 from oncelake.model.intervals import Grid
 
@@ -31,9 +31,9 @@ def aggregate(  # noqa: PLR0913  every word of it is a choice of the user's
     With `add` the named columns are added to what is there instead: whole numbers and decimals, whose sum does not depend
     on the order. A work that adds cannot be restated.
     """
-    spec = checked_spec(f"aggregate into {target}", keys, schema=schema, nulls="key")
-    layout = checked_layout(partition_by, cluster_by, deletion_vectors, compact)
-    return Aggregate(checked_target(target), spec, layout, checked_columns("add", add))
+    spec = parse_spec(f"aggregate into {target}", keys, schema=schema, nulls="key")
+    layout = parse_layout(partition_by, cluster_by, deletion_vectors, compact)
+    return Aggregate(parse_target(target), spec, layout, parse_columns("add", add))
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class Aggregate(KeyedPattern):
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One merge of the groups that change."""
-        from oncelake.keyed.merge import Merging
+        from oncelake.keyed.merge import KeyedMerge
 
-        merging = Merging.begun(frame, self.spec, self.layout, writing)
+        merging = KeyedMerge.begin(frame, self.spec, self.layout, writing)
         if self.add:
             merging.add(self.add)
         else:
-            merging.upsert(update=True, insert=True, remembers=None)
+            merging.upsert(update=True, insert=True, tombstone_retention=None)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from oncelake.delta import writes
-from oncelake.delta.layout import ColumnNames, checked_layout, checked_target
+from oncelake.delta.layout import ColumnNames, parse_layout, parse_target
 from oncelake.delta.targets import ready
 from oncelake.delta.writes import Layout
 from oncelake.model.contracts import Log, Writing
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def append(target: str, partition_by: ColumnNames = None, cluster_by: ColumnNames = None) -> Append:
     """Add the rows of each interval, once."""
-    return Append(checked_target(target), checked_layout(partition_by, cluster_by))
+    return Append(parse_target(target), parse_layout(partition_by, cluster_by))
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from oncelake.delta.layout import ColumnNames, checked_columns, checked_layout, checked_target
+from oncelake.delta.layout import ColumnNames, parse_columns, parse_layout, parse_target
 from oncelake.keyed.pattern import KeyedPattern
-from oncelake.keyed.spec import checked_age, checked_spec
+from oncelake.keyed.spec import parse_age, parse_spec
 from oncelake.model.contracts import Writing
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def merge(  # noqa: PLR0913  every word of it is a choice of the user's
     change; `insert=False` leaves new keys out. `schema="evolve"` adds new columns, "freeze" refuses them.
     `null_keys="quarantine"` sets rows without a key aside.
     """
-    columns = () if isinstance(update, bool) else checked_columns("update", update)
-    spec = checked_spec(
+    columns = () if isinstance(update, bool) else parse_columns("update", update)
+    spec = parse_spec(
         f"merge into {target}",
         keys,
         latest_by,
@@ -57,12 +57,12 @@ def merge(  # noqa: PLR0913  every word of it is a choice of the user's
         nulls=null_keys,
     )
     return Merge(
-        checked_target(target),
+        parse_target(target),
         spec,
-        checked_layout(partition_by, cluster_by, deletion_vectors, compact),
+        parse_layout(partition_by, cluster_by, deletion_vectors, compact),
         update if isinstance(update, bool) else columns,
         insert,
-        checked_age("tombstones", tombstones),
+        parse_age("tombstones", tombstones),
     )
 
 
@@ -77,6 +77,6 @@ class Merge(KeyedPattern):
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One merge of the rows that change something; where none does, of none, which carries the marker."""
-        from oncelake.keyed.merge import Merging
+        from oncelake.keyed.merge import KeyedMerge
 
-        Merging.begun(frame, self.spec, self.layout, writing).upsert(self.update, self.insert, self.remembers)
+        KeyedMerge.begin(frame, self.spec, self.layout, writing).upsert(self.update, self.insert, self.remembers)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from oncelake.delta import writes
-from oncelake.delta.layout import ColumnNames, checked_layout, checked_target
+from oncelake.delta.layout import ColumnNames, parse_layout, parse_target
 from oncelake.delta.targets import ready
 from oncelake.delta.writes import Layout
 from oncelake.errors import EmptyOverwrite
@@ -26,7 +26,7 @@ def overwrite(
     target: str, allow_empty: bool = False, partition_by: ColumnNames = None, cluster_by: ColumnNames = None
 ) -> Overwrite:
     """Replace the whole table. Replacing rows by none needs `allow_empty=True`."""
-    return Overwrite(checked_target(target), allow_empty, checked_layout(partition_by, cluster_by))
+    return Overwrite(parse_target(target), allow_empty, parse_layout(partition_by, cluster_by))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from oncelake.delta.layout import ColumnNames, checked_columns, checked_layout, checked_share, checked_target
+from oncelake.delta.layout import ColumnNames, parse_columns, parse_layout, parse_row_filter, parse_target
 from oncelake.delta.targets import look_at, ready, replace
 from oncelake.delta.writes import Layout
 from oncelake.errors import BadDeclaration
@@ -32,11 +32,11 @@ def replace_interval(
     cluster_by: ColumnNames = None,
 ) -> ReplaceInterval:
     """Replace the rows whose `time` lies in the interval; an empty result clears it, a stray row is refused."""
-    columns = checked_columns("time", time)
+    columns = parse_columns("time", time)
     if len(columns) != 1:
         raise BadDeclaration(where=declared_at(), problem=f"replace_interval on {target} needs one column in time=")
     return ReplaceInterval(
-        checked_target(target), columns[0], checked_share(within), checked_layout(partition_by, cluster_by)
+        parse_target(target), columns[0], parse_row_filter(within), parse_layout(partition_by, cluster_by)
     )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from oncelake.delta import writes
-from oncelake.delta.layout import ColumnNames, checked_columns, checked_share, checked_target
+from oncelake.delta.layout import ColumnNames, parse_columns, parse_row_filter, parse_target
 from oncelake.delta.targets import look_at, ready, replace
 from oncelake.delta.writes import Layout, partitions_of
 from oncelake.errors import BadDeclaration, NotPartitioned, WrongTimeType
@@ -39,14 +39,14 @@ def replace_partitions(
     a timestamp or text like 2024-03-15. In a pipeline without intervals they are `values` of the one column, all of
     them (those without rows are cleared), or, where none are given, those the result has rows for.
     """
-    columns = checked_columns("by", by)
+    columns = parse_columns("by", by)
     if not columns:
         raise BadDeclaration(where=declared_at(), problem=f"replace_partitions on {target} needs by=")
     declared = None if values is None else tuple(values)
     if declared is not None and (len(columns) != 1 or not declared):
         raise BadDeclaration(where=declared_at(), problem="values= lists the values of the one column in by=")
-    checked_share({columns[0]: list(declared or ())})
-    return ReplacePartitions(checked_target(target), columns, declared, checked_share(within))
+    parse_row_filter({columns[0]: list(declared or ())})
+    return ReplacePartitions(parse_target(target), columns, declared, parse_row_filter(within))
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oncelake.delta.layout import ColumnNames, checked_columns, checked_layout, checked_target
+from oncelake.delta.layout import ColumnNames, parse_columns, parse_layout, parse_target
 from oncelake.errors import BadDeclaration
 from oncelake.keyed.pattern import KeyedPattern
-from oncelake.keyed.spec import checked_spec
+from oncelake.keyed.spec import parse_spec
 from oncelake.model.contracts import Writing
 from oncelake.model.source_location import declared_at
 
@@ -39,7 +39,7 @@ def scd2(  # noqa: PLR0913  every word of it is a choice of the user's
     comes late is put into history at its place, a repeated one changes nothing, a delete closes. Of several rows of a
     key at one time the last by the other columns of `latest_by` counts; then a delete; then the content decides.
     """
-    spec = checked_spec(
+    spec = parse_spec(
         f"scd2 into {target}",
         keys,
         latest_by,
@@ -51,8 +51,8 @@ def scd2(  # noqa: PLR0913  every word of it is a choice of the user's
     )
     if not spec.by:
         raise BadDeclaration(where=declared_at(), problem=f"scd2 into {target} needs latest_by=")
-    layout = checked_layout(partition_by, cluster_by, deletion_vectors, compact)
-    return Scd2(checked_target(target), spec, layout, checked_columns("track", track))
+    layout = parse_layout(partition_by, cluster_by, deletion_vectors, compact)
+    return Scd2(parse_target(target), spec, layout, parse_columns("track", track))
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,6 @@ class Scd2(KeyedPattern):
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One merge of the versions that change."""
-        from oncelake.keyed.scd2 import History
+        from oncelake.keyed.scd2 import Scd2Merge
 
-        History.begun(frame, self.spec, self.track, self.layout, writing).write()
+        Scd2Merge.begin(frame, self.spec, self.track, self.layout, writing).write()

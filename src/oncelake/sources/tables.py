@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from oncelake.delta.layout import ColumnNames, checked_columns
+from oncelake.delta.layout import ColumnNames, parse_columns
 from oncelake.delta.log import TableLog, find_log, read_log
 from oncelake.delta.time_ranges import TimeColumn, estimate, touched
 from oncelake.delta.writes import table_at
@@ -32,11 +32,11 @@ def table(name: str, time: str | None = None, latest: Mapping[str, ColumnNames] 
     """
     if problem := table_name_problem(name):
         raise BadDeclaration(where=declared_at(), problem=problem)
-    if latest is not None and (not set(latest) <= {"keys", "by"} or not checked_columns("keys", latest.get("keys"))):
+    if latest is not None and (not set(latest) <= {"keys", "by"} or not parse_columns("keys", latest.get("keys"))):
         problem = f'latest= is like {{"keys": ["id"], "by": "updated_at"}}, not {latest!r}'
         raise BadDeclaration(where=declared_at(), problem=problem)
     chosen = (
-        () if latest is None else (checked_columns("keys", latest["keys"]), checked_columns("by", latest.get("by")))
+        () if latest is None else (parse_columns("keys", latest["keys"]), parse_columns("by", latest.get("by")))
     )
     return TableSource(name, time, chosen)
 

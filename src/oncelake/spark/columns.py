@@ -83,7 +83,7 @@ def find_time(frame: DataFrame, name: str, grid: Grid, look: Look) -> tuple[str,
     return column, kind
 
 
-def among(schema: StructType, names: Iterable[str]) -> StructType:
+def select_fields(schema: StructType, names: Iterable[str]) -> StructType:
     """The columns of a schema that have one of these names; Spark does not tell names apart by case."""
     from pyspark.sql.types import StructType
 
