@@ -300,7 +300,7 @@ def _examples(first: _Content, now: _Content) -> list[str]:
     )
     if found.columns:
         return ["other columns (left is the later run)", *found.columns]
-    return [found.told, *map(str, found.examples)]
+    return [found.summary, *map(str, found.examples)]
 
 
 def _rows(number: int) -> str:

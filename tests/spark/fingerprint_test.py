@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from oncelake.delta.fingerprint import MOST_PARTS, Part, differences, fingerprint, fingerprint_table
+from oncelake.delta.fingerprint import MAX_PARTS, RowSums, differences, fingerprint, fingerprint_table
 from oncelake.errors import UsageError
 from oncelake.spark.row_encoding import row_hashes, row_text
 from oncelake.spark.session import private
@@ -292,10 +292,10 @@ def test_a_row_moved_to_another_group_changes_the_whole(spark):
 
 
 def test_more_groups_than_can_be_told_apart_are_counted_as_one(spark):
-    many = fingerprint(spark.range(MOST_PARTS + 1), by=["id"])
+    many = fingerprint(spark.range(MAX_PARTS + 1), by=["id"])
     assert many.parts == {}
-    assert many == fingerprint(spark.range(MOST_PARTS + 1))
-    assert len(fingerprint(spark.range(MOST_PARTS), by=["id"]).parts) == MOST_PARTS
+    assert many == fingerprint(spark.range(MAX_PARTS + 1))
+    assert len(fingerprint(spark.range(MAX_PARTS), by=["id"]).parts) == MAX_PARTS
 
 
 def test_groups_that_are_printed_alike_are_counted_together(spark):
@@ -391,7 +391,7 @@ def test_a_frame_without_columns_is_its_number_of_rows(spark):
     [
         ({"exclude": ["shpo"]}, "exclude: there is no column 'shpo' (did you mean 'shop'?)"),
         ({"by": ["region"]}, "by: there is no column 'region'"),
-        ({"exclude": "shop"}, "exclude='shop' is one text"),
+        ({"exclude": "shop"}, "exclude='shop' is a string"),
     ],
 )
 def test_names_that_are_not_there_are_refused(spark, arguments, said):
@@ -443,7 +443,7 @@ def test_the_document_is_json_and_says_all(spark):
     assert document["parts"]['{"shop":1}']["rows"] == 250
     assert len({found, replace(found, parts={})}) == 1
     assert replace(found, rows=999) != found
-    assert found.parts['{"shop":1}'] == Part(250, found.parts['{"shop":1}'].sums)
+    assert found.parts['{"shop":1}'] == RowSums(250, found.parts['{"shop":1}'].sums)
 
 
 def test_a_table_by_path_version_and_partition(spark, tmp_path):

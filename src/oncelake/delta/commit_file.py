@@ -1,4 +1,4 @@
-"""One commit file of a Delta log: its actions, markers, facts and row counts."""
+"""One commit file of a Delta log: its actions, markers (`txn`), facts (`userMetadata`) and row counts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOG = "_delta_log"
 
 @dataclass(frozen=True)
 class CommitFile:
-    """One commit file: its version and the lines in it."""
+    """One commit file: its version and its lines."""
 
     table: str
     path: str
@@ -27,10 +27,10 @@ class CommitFile:
     lines: tuple[bytes, ...]
 
     def actions(self, name: str) -> Iterator[dict[str, Any]]:
-        """The actions of one kind."""
+        """Yield the actions of one kind."""
         start = b'{"' + name.encode()
         for line in self.lines:
-            # Most lines are files with long statistics: only those that can hold the action are parsed.
+            # Most lines are `add` actions with long statistics: only lines that can contain the action are parsed.
             if line.startswith(start) or not line.startswith(b'{"'):
                 action = self._parse(line)
                 if name in action:
@@ -38,22 +38,22 @@ class CommitFile:
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """The commit's own account of itself."""
+        """Return the `commitInfo` action."""
         return next(self.actions("commitInfo"), {})
 
     @property
     def timestamp_ms(self) -> int | None:
-        """When it was committed, by the writer's clock."""
+        """Return when it was committed in milliseconds, by the writer's clock."""
         return self.info.get("timestamp")
 
     @cached_property
     def markers(self) -> dict[str, int]:
-        """The app ids it carries, and their versions."""
+        """Return the version by app id of its `txn` actions."""
         return {txn["appId"]: txn["version"] for txn in self.actions("txn")}
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """The facts of the run that wrote it; empty if it was not one of ours."""
+        """Return the facts of the run that wrote it; empty if oncelake did not write it."""
         try:
             facts = json.loads(self.info.get("userMetadata") or "null")
         except ValueError:
@@ -62,31 +62,31 @@ class CommitFile:
 
     @property
     def timestamp(self) -> datetime | None:
-        """When it was committed."""
+        """Return when it was committed."""
         return None if self.timestamp_ms is None else datetime.fromtimestamp(self.timestamp_ms / 1000, UTC)
 
     @property
     def commit(self) -> Commit:
-        """What a report says of it."""
+        """Return the record of this commit for reports."""
         return Commit(self.version, self.timestamp, self.rows, self.facts)
 
     @cached_property
     def rows(self) -> Rows:
-        """Row counts as Delta reports them: in the metrics, else in the statistics of the files, else not at all."""
+        """Return row counts from Delta's metrics, else from the file statistics, else None."""
         metrics = {key: int(value) for key, value in self.info.get("operationMetrics", {}).items() if _is_count(value)}
-        read, aside = self.facts.get("rows_read"), self.facts.get("quarantined", 0)
+        read, quarantined = self.facts.get("rows_read"), self.facts.get("quarantined", 0)
         if "numTargetRowsInserted" in metrics:
             merged = metrics["numTargetRowsInserted"] + metrics.get("numTargetRowsUpdated", 0)
-            return Rows(read, merged, metrics.get("numTargetRowsDeleted"), aside)
+            return Rows(read, merged, metrics.get("numTargetRowsDeleted"), quarantined)
         written = metrics.get("numOutputRows")
         if written is not None:
             written -= metrics.get("numCopiedRows", 0)
         else:
-            written = _added(self.actions("add"), metrics.get("numCopiedRows", 0))
+            written = _count_added(self.actions("add"), metrics.get("numCopiedRows", 0))
         deleted = metrics.get("numDeletedRows")
         if deleted is None:
-            deleted = _records(self.actions("remove"))
-        return Rows(read, written, deleted, aside)
+            deleted = _count_records(self.actions("remove"))
+        return Rows(read, written, deleted, quarantined)
 
     def _parse(self, line: bytes) -> dict[str, Any]:
         try:
@@ -94,21 +94,21 @@ class CommitFile:
         except ValueError as error:
             raise CorruptLog(table=self.table, path=self.path, problem=str(error)) from error
         if not isinstance(action, dict):
-            raise CorruptLog(table=self.table, path=self.path, problem=f"{line[:40]!r} is no action")
+            raise CorruptLog(table=self.table, path=self.path, problem=f"{line[:40]!r} is not an action")
         return action
 
 
 def read_commit_file(place: Storage, table: str, path: str, version: int) -> CommitFile:
-    """One commit file."""
+    """Read one commit file; raise CorruptLog if it is empty or truncated."""
     name = posixpath.join(LOG, f"{version:020}.json")
     try:
         content = place.read(name)
     except OSError as error:
         raise CorruptLog(table=table, path=_commit_path(path, version), problem=str(error)) from error
     lines = tuple(line for each in content.splitlines() if (line := each.strip()))
-    # Not every line is parsed, but one that was cut off is seen.
+    # Not every line is parsed, but this detects a truncated one.
     if not lines or not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
-        raise CorruptLog(table=table, path=_commit_path(path, version), problem="it is empty or cut off")
+        raise CorruptLog(table=table, path=_commit_path(path, version), problem="it is empty or truncated")
     return CommitFile(table, _commit_path(path, version), version, lines)
 
 
@@ -120,20 +120,20 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) or (isinstance(value, str) and value.isdigit())
 
 
-def _added(adds: Iterator[dict[str, Any]], copied: int) -> int | None:
-    # A file with a deletion vector was there before, and so were the rows of files that change no data.
-    fresh = (add for add in adds if add.get("dataChange", True) and not add.get("deletionVector"))
-    records = _records(fresh)
+def _count_added(adds: Iterator[dict[str, Any]], copied: int) -> int | None:
+    # A file with a deletion vector existed before, and so did the rows of files with dataChange=false.
+    new = (add for add in adds if add.get("dataChange", True) and not add.get("deletionVector"))
+    records = _count_records(new)
     return None if records is None else records - copied
 
 
 def statistics_of(action: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file's action says of its rows; empty where it says nothing."""
+    """Return the statistics of an `add` or `remove` action; empty if it has none."""
     statistics: dict[str, Any] = json.loads(action.get("stats") or "{}")
     return statistics
 
 
-def _records(actions: Iterator[dict[str, Any]]) -> int | None:
+def _count_records(actions: Iterator[dict[str, Any]]) -> int | None:
     total = 0
     for action in actions:
         statistics = statistics_of(action)

@@ -1,4 +1,4 @@
-"""What Spark's and Delta's exceptions mean. Classes and conditions are matched here and nowhere else."""
+"""Classify Spark's and Delta's exceptions: conflict, transient (retry), schema. Only this module matches their classes."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from enum import Enum
 
 
 class ErrorKind(Enum):
-    """What an exception of a write means for the work."""
+    """The kinds of exceptions that a write can raise."""
 
     CONFLICT = "another writer was faster"
-    TRANSIENT = "it may go better next time"
-    STRAY = "rows outside the predicate"
+    TRANSIENT = "a retry may succeed"
+    OUTSIDE_PREDICATE = "rows outside the predicate"
     SCHEMA = "the frame does not fit the table"
     OTHER = "something else"
 
 
 class TableBeingCreated(Exception):
-    """The table is being created by another runner and has no commit yet."""
+    """Another runner is creating the table, which has no commit yet. Retry."""
 
 
 class TableChanged(Exception):
-    """The table got a new version after it was compared with and before it was written."""
+    """The table got a new version between the comparison with it and the write. Retry."""
 
 
-# In classic mode conflicts carry no condition, and the classes have no useful base: the prefix is the same everywhere.
+# In classic mode conflicts have no condition, and their classes have no useful base; the prefixes are the same everywhere.
 _CONFLICTS = (
     "DELTA_CONCURRENT_",
     "DELTA_METADATA_CHANGED",
@@ -44,14 +44,14 @@ _CONFLICT_CLASSES = (
     TableBeingCreated.__name__,
     TableChanged.__name__,
 )
-# What goes wrong by itself on clusters and stores; matched in the text, for it comes wrapped in anything.
+# Failures of clusters and stores that a retry may fix; matched in the text, because any exception may wrap them.
 _TRANSIENT = re.compile(
     "ExecutorLostFailure|FetchFailedException|SocketTimeoutException|Read timed out|Connection reset|ConnectTimeout"
     "|NoHttpResponseException|SlowDown|503 Service|ThrottlingException|RequestTimeout|TimeoutException: Futures timed out"
 )
-_CALLING = "An error occurred while calling"  # py4j's own first line, which says nothing
+_CALLING = "An error occurred while calling"  # py4j's first line, which carries no information
 _RAISED = re.compile(r"^[\w.]+(?:Error|Exception): .*$", re.MULTILINE)
-_STRAYS = ("DELTA_REPLACE_WHERE_MISMATCH", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
+_OUTSIDE_PREDICATE = ("DELTA_REPLACE_WHERE_MISMATCH", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
 _SCHEMAS = (
     "DELTA_METADATA_MISMATCH",
     "DELTA_FAILED_TO_MERGE_FIELDS",
@@ -61,13 +61,13 @@ _SCHEMAS = (
 
 
 def classify(error: BaseException) -> ErrorKind:
-    """What an exception of a write means."""
+    """Return the kind of an exception that a write raised."""
     names = {cls.__name__ for cls in type(error).__mro__}
     condition = _condition(error)
     if names & set(_CONFLICT_CLASSES) or condition.startswith(_CONFLICTS):
         return ErrorKind.CONFLICT
-    if condition.startswith(_STRAYS):
-        return ErrorKind.STRAY
+    if condition.startswith(_OUTSIDE_PREDICATE):
+        return ErrorKind.OUTSIDE_PREDICATE
     if condition.startswith(_SCHEMAS):
         return ErrorKind.SCHEMA
     transient = isinstance(error, TimeoutError | ConnectionError) or _TRANSIENT.search(str(error))
@@ -75,7 +75,7 @@ def classify(error: BaseException) -> ErrorKind:
 
 
 def one_line(error: BaseException) -> str:
-    """What an exception says, in one line: without a JVM's stack, and of a Python worker's what it raised itself."""
+    """Return an exception's message in one line, without the JVM stack; for a Python worker, the exception it raised."""
     text = str(error).strip()
     raised = _RAISED.findall(text) if "Traceback (most recent call last)" in text else []
     lines = [line for line in text.splitlines() if not line.startswith(_CALLING)]

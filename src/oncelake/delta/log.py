@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from oncelake.delta.checkpoints import Checkpoint, CheckpointFiles, Recorded, newest_checkpoint
+from oncelake.delta.checkpoints import Checkpoint, CheckpointFiles, TxnRecord, newest_checkpoint
 from oncelake.delta.commit_file import LOG, CommitFile, _commit_path, read_commit_file, statistics_of
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
 from oncelake.model.coverage import Coverage, resolve_overlaps
@@ -33,7 +33,7 @@ class TableLog:
     table: str
     path: str
     version: int
-    markers: Mapping[str, Recorded]
+    markers: Mapping[str, TxnRecord]
     metadata: Mapping[str, Any]
     protocol: Mapping[str, Any]
     domains: Mapping[str, str]
@@ -87,7 +87,7 @@ class TableLog:
         newest = max(times, default=0)
         return datetime.fromtimestamp(newest / 1000, UTC) if newest else None
 
-    def _of(self, start: str) -> Iterator[tuple[str, Recorded]]:
+    def _of(self, start: str) -> Iterator[tuple[str, TxnRecord]]:
         return (app_id for app_id in self.markers.items() if app_id[0].startswith(start))
 
     def entry(self, version: int) -> CommitFile:
@@ -161,7 +161,7 @@ class TableLog:
                 active[_file_key(action)] = action
         return tuple(active.values())
 
-    def _candidates(self, recorded: Recorded) -> Iterator[int]:
+    def _candidates(self, recorded: TxnRecord) -> Iterator[int]:
         """The versions that may hold the marker's commit, the likeliest first."""
         if recorded.commit is not None:
             yield recorded.commit
@@ -229,7 +229,7 @@ def _refuse_other_files(table: str, path: str, place: Storage) -> None:
 def _replay(
     table: str, path: str, versions: tuple[int, ...], checkpoint: Checkpoint | None, place: Storage
 ) -> TableLog:
-    markers: dict[str, Recorded] = {}
+    markers: dict[str, TxnRecord] = {}
     metadata: Mapping[str, Any] = {}
     protocol: Mapping[str, Any] = {}
     domains: dict[str, str] = {}
@@ -243,7 +243,7 @@ def _replay(
     for version in tail:
         entry = read_commit_file(place, table, path, version)
         for txn in entry.actions("txn"):
-            markers[txn["appId"]] = Recorded(txn["version"], txn.get("lastUpdated"), version)
+            markers[txn["appId"]] = TxnRecord(txn["version"], txn.get("lastUpdated"), version)
         metadata = next(entry.actions("metaData"), metadata)
         protocol = next(entry.actions("protocol"), protocol)
         domains |= {each["domain"]: each["configuration"] for each in entry.actions("domainMetadata")}

@@ -60,7 +60,7 @@ def replace(frame: DataFrame, writing: Writing, predicate: str, shown: tuple[str
     try:
         writes.replace(frame, writing.path, predicate, writing.stamp)
     except Exception as error:
-        if classify(error) is ErrorKind.STRAY:
+        if classify(error) is ErrorKind.OUTSIDE_PREDICATE:
             examples = _strays(frame, predicate, shown) or one_line(error)
             raise error_for(RowsOutsideSlice, writing, slice=str(writing.work.slice), examples=examples) from error
         raise

@@ -1,4 +1,4 @@
-"""A small job that uses what pipelines use, run once so that its classes can be archived."""
+"""A small job that loads the classes pipelines need, run once so that the JVM can archive them (AppCDS)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from oncelake.model.markers import Marker
 from oncelake.spark.session import open_session
 
 
-def train(folder: Path) -> None:
-    """Read files, run every verb on a table, read it back, and wait until the JVM has ended."""
+def warm_up(folder: Path) -> None:
+    """Read files, run every kind of write on a table, read it back, and wait until the JVM has exited."""
     (folder / "rows.json").write_text('{"id": 1, "day": "2024-03-15", "amount": 1.5}\n')
     session = open_session({})
     rows = session.read.json(str(folder / "rows.json")).selectExpr("id", "CAST(day AS DATE) AS day", "amount")
@@ -23,7 +23,7 @@ def train(folder: Path) -> None:
     for number in (2, 3):
         writes.replace(rows, table, "day = DATE'2024-03-15'", Stamp(Marker("training", number), "{}"))
     writes.table_at(session, table, 3).where("amount > 0").count()
-    gateway = session.sparkContext._gateway  # noqa: SLF001  the archive is written when the JVM ends
+    gateway = session.sparkContext._gateway  # noqa: SLF001  the JVM writes the archive when it exits
     assert gateway is not None
     session.stop()
     process = gateway.proc
@@ -33,4 +33,4 @@ def train(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    train(Path(sys.argv[1]))
+    warm_up(Path(sys.argv[1]))

@@ -72,7 +72,7 @@ class Worker:
     def differ(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """How a table differs from another of the same name elsewhere: rows too many, rows missing, examples."""
         found = once.differences(self.job.tables[request["table"]], request["reference"], exclude=request["exclude"])
-        return {**found.document(), "told": found.told, "first": "".join(map(str, found.examples[:1]))}
+        return {**found.document(), "told": found.summary, "first": "".join(map(str, found.examples[:1]))}
 
     def forget(self) -> None:
         """Clear what Spark and Delta remember of files: the prover has put others in their place."""

@@ -1,23 +1,23 @@
-"""A row as text that no row of other content has, so that two rows are equal when their texts are.
+"""Encode a row as text injectively: two rows are equal if and only if their texts are equal.
 
-Values are separated by commas, and null is "n". Every other value says itself where it ends:
+Values are separated by commas, and null is "n". The encoding of every other value delimits itself:
 
-    a number, date, time …      hexadecimal digits, "true" or "false", decimal digits: nothing that looks like a mark
+    a number, date, time …      hexadecimal digits, "true" or "false", decimal digits: no delimiter
     text                        the length in bytes, a colon, the bytes
     binary                      two hexadecimal digits for each byte, a full stop
     an array                    [ the items in order ]
-    a map                       { the entries, sorted, because their order means nothing }
+    a map                       { the entries, sorted, because a map has no order }
     a struct                    ( the fields in order )
     a variant                   "v", its JSON, a line feed, a digest of its schema
 
-Nothing here depends on a setting of the session: no time zone, no ANSI mode, no collation, no float's printed form.
-Where a value is one machine word that SQL cannot print exactly, xxhash64 of it is printed: over a single word it is a
-bijection, and it is where Spark itself makes −0.0 into 0.0 and every NaN into one.
+The encoding depends on no session setting: not on time zone, ANSI mode, collation, or the printed form of floats.
+A machine word that SQL cannot print exactly is printed as its xxhash64: on a single word it is a bijection, and Spark
+normalizes −0.0 to 0.0 and every NaN to one value there.
 
-A variant is the exception, because SQL shows nothing of it but its JSON: the floats in it are printed, so −0.0 is not 0.0
-there, and the schema of an array that mixes types says no more than that, so a date in one looks like its text.
+A variant is the exception, because SQL exposes only its JSON: its floats are printed, so −0.0 is not 0.0 there, and the
+schema of an array of mixed types does not name them, so a date in it equals its text.
 
-Every value is used once, because inside an array or a map Spark computes again what is named again.
+Every value is referenced once, because inside an array or a map Spark evaluates an expression once per reference.
 """
 
 from __future__ import annotations
@@ -33,50 +33,50 @@ from pyspark.sql import types as T
 from oncelake.errors import UsageError
 from oncelake.spark.sql import identifier
 
-# Wider decimals are no machine word. With more decimal places than these, their text depends on the ANSI mode.
+# Wider decimals do not fit a machine word. With more decimal places than this, their text depends on the ANSI mode.
 _WORD_DIGITS, _PLAIN_PLACES = 18, 6
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _TEXTS = (T.StringType, T.CharType, T.VarcharType)
-_KNOWN = (
+_SUPPORTED = (
     *(*_INTEGERS, T.FloatType, T.DoubleType, T.DecimalType, T.BooleanType, T.NullType),
     *(*_TEXTS, T.BinaryType, T.VariantType),
     *(T.DateType, T.TimestampType, T.TimestampNTZType, T.TimeType, T.DayTimeIntervalType, T.YearMonthIntervalType),
 )
 
 
-def refuse_unknown(kind: T.DataType, where: str) -> None:
-    """Refuse a type of which no fingerprint can be taken; nothing is left out without being asked for."""
+def require_supported(kind: T.DataType, where: str) -> None:
+    """Raise UsageError for a type that has no encoding; no column is excluded silently."""
     if isinstance(kind, T.ArrayType):
-        refuse_unknown(kind.elementType, f"{where}[]")
+        require_supported(kind.elementType, f"{where}[]")
     elif isinstance(kind, T.MapType):
-        refuse_unknown(kind.keyType, f"{where}.key")
-        refuse_unknown(kind.valueType, f"{where}.value")
+        require_supported(kind.keyType, f"{where}.key")
+        require_supported(kind.valueType, f"{where}.value")
     elif isinstance(kind, T.StructType):
         for field in kind.fields:
-            refuse_unknown(field.dataType, f"{where}.{field.name}")
-    elif not isinstance(kind, _KNOWN):
-        problem = f"no fingerprint can be taken of column {where}: its type is {kind.simpleString()}"
-        raise UsageError(message=f"{problem}; leave it out by name (exclude=) or cast it")
+            require_supported(field.dataType, f"{where}.{field.name}")
+    elif not isinstance(kind, _SUPPORTED):
+        problem = f"cannot fingerprint column {where}: its type is {kind.simpleString()}"
+        raise UsageError(message=f"{problem}; exclude it by name (exclude=) or cast it")
 
 
 def row_text(fields: list[T.StructField]) -> Column:
-    """The text of a row of these columns, never null."""
-    return F.concat(F.lit(""), *_listed((F.col(identifier(f.name)), f.dataType) for f in fields))
+    """Return the text of a row of these columns, never null."""
+    return F.concat(F.lit(""), *_comma_separated((F.col(identifier(f.name)), f.dataType) for f in fields))
 
 
-def content_text(fields: list[T.StructField], of: Callable[[str], Column]) -> Column:
-    """The text of what is there in a row, never null.
+def content_text(fields: list[T.StructField], get_column: Callable[[str], Column]) -> Column:
+    """Return the text of the non-null values of a row, never null.
 
-    Columns go by name and nulls are left out, so that neither the order of the columns nor one added later changes the
-    text of a row that was there before.
+    Columns are sorted by name and nulls are omitted, so that neither the order of columns nor a column added later
+    changes the text of an existing row.
     """
-    known = sorted(fields, key=lambda field: field.name.casefold())
-    texts = [F.concat(F.lit(f"{quote(f.name.casefold())}="), _text(of(f.name), f.dataType)) for f in known]
+    by_name = sorted(fields, key=lambda field: field.name.casefold())
+    texts = [F.concat(F.lit(f"{quote(f.name.casefold())}="), _text(get_column(f.name), f.dataType)) for f in by_name]
     return F.concat_ws(",", *texts)
 
 
 def row_hashes(fields: list[T.StructField], salts: tuple[int, ...]) -> list[Column]:
-    """A quick 64-bit hash of the row for every salt; not injective, but no null, size or order slips through."""
+    """Return a fast 64-bit hash of the row for every salt; not injective, but sensitive to nulls, sizes and order."""
     found = [leaf for field in fields for leaf in _leaves(F.col(identifier(field.name)), field.dataType)]
     nulls = _flags([column.isNull() for column, _ in found])
     hashed = [value for _, value in found if value is not None]
@@ -84,7 +84,7 @@ def row_hashes(fields: list[T.StructField], salts: tuple[int, ...]) -> list[Colu
 
 
 def type_text(kind: T.DataType) -> str:
-    """A type without nullability, which Delta does not keep; names quoted, so that no name looks like a type."""
+    """Return a type as text, without nullability, which Delta does not keep; quoted names cannot look like a type."""
     if isinstance(kind, T.ArrayType):
         return f"array<{type_text(kind.elementType)}>"
     if isinstance(kind, T.MapType):
@@ -95,7 +95,7 @@ def type_text(kind: T.DataType) -> str:
 
 
 def has_order(kind: T.DataType) -> bool:
-    """Whether Spark can sort by a type."""
+    """Return whether Spark can sort by a type."""
     if isinstance(kind, T.ArrayType):
         return has_order(kind.elementType)
     if isinstance(kind, T.StructType):
@@ -104,9 +104,9 @@ def has_order(kind: T.DataType) -> bool:
 
 
 def _text(column: Column, kind: T.DataType) -> Column:
-    """The text of a value, null for null."""
+    """Return the text of a value, null for null."""
     if isinstance(kind, T.StructType):
-        fields = _listed((column.getField(f.name), f.dataType) for f in kind.fields)
+        fields = _comma_separated((column.getField(f.name), f.dataType) for f in kind.fields)
         return F.when(column.isNotNull(), F.concat(F.lit("("), *fields, F.lit(")")))
     if isinstance(kind, T.ArrayType):
         item = kind.elementType
@@ -115,7 +115,7 @@ def _text(column: Column, kind: T.DataType) -> Column:
     if isinstance(kind, T.MapType):
         return _map(column, kind)
     if isinstance(kind, T.VariantType):
-        # JSON has no bare line feed, so one may end it. It prints a date like a text: the schema tells them apart.
+        # JSON has no bare line feed, so one can end it. It prints a date like a string: the schema distinguishes them.
         schema = F.sha2(F.schema_of_variant(column), 256)
         return F.concat(F.lit("v"), F.to_json(column, {"timeZone": "UTC"}), F.lit("\n"), schema)
     if isinstance(kind, _TEXTS):
@@ -128,21 +128,23 @@ def _text(column: Column, kind: T.DataType) -> Column:
 
 def _map(column: Column, kind: T.MapType) -> Column:
     def entry(pair: Column) -> Column:
-        return F.concat(*_listed([(pair.getField("key"), kind.keyType), (pair.getField("value"), kind.valueType)]))
+        return F.concat(
+            *_comma_separated([(pair.getField("key"), kind.keyType), (pair.getField("value"), kind.valueType)])
+        )
 
     entries = F.sort_array(F.transform(F.map_entries(column), entry))
     return F.concat(F.lit("{"), F.array_join(entries, ","), F.lit("}"))
 
 
-def _listed(values: Iterable[tuple[Column, T.DataType]]) -> Iterator[Column]:
-    """The texts of some values and the commas behind them, none of them null."""
+def _comma_separated(values: Iterable[tuple[Column, T.DataType]]) -> Iterator[Column]:
+    """Yield the texts of values, each followed by a comma, never null."""
     for column, kind in values:
         yield F.coalesce(_text(column, kind), F.lit("n"))
         yield F.lit(",")
 
 
 def _word(column: Column, kind: T.DataType) -> Column:
-    """The digits of a value of fixed size, null for null."""
+    """Return the digits of a value of fixed size, null for null."""
     if isinstance(kind, _INTEGERS):
         return F.hex(column.cast("bigint"))
     if isinstance(kind, T.TimestampType):
@@ -160,20 +162,20 @@ def _word(column: Column, kind: T.DataType) -> Column:
 
 
 def _leaves(column: Column, kind: T.DataType) -> Iterator[tuple[Column, Column | None]]:
-    """What may be null in a column, which a hash leaves out, and what of it is hashed; structs field by field."""
+    """Yield pairs of a nullable column, whose null a hash would skip, and the value to hash; structs field by field."""
     if isinstance(kind, T.StructType):
         yield column, None
         for field in kind.fields:
             yield from _leaves(column.getField(field.name), field.dataType)
     elif isinstance(kind, T.ArrayType | T.MapType | T.VariantType):
-        # A hash of an array skips nulls and forgets where an inner array ends; maps and variants have none.
+        # xxhash64 of an array skips nulls and the ends of inner arrays; maps and variants have no hash.
         yield column, _text(column, kind)
     elif not isinstance(kind, T.NullType):
         yield column, _plain(column, kind) if isinstance(kind, _TEXTS) else column
 
 
 def _flags(nulls: list[Column]) -> list[Column]:
-    """The null flags, up to 32 in a word."""
+    """Pack the null flags, up to 32 in a word."""
     return [
         reduce(
             Column.bitwiseOR, (F.shiftleft(null.cast("int"), bit) for bit, null in enumerate(nulls[start : start + 32]))
@@ -183,5 +185,5 @@ def _flags(nulls: list[Column]) -> list[Column]:
 
 
 def _plain(column: Column, kind: T.DataType) -> Column:
-    """Text as its bytes; a collation would let other spellings pass for the same."""
+    """Return text compared by its bytes, because a collation may treat different texts as equal."""
     return column if kind == T.StringType() else column.cast("string")
