@@ -1,4 +1,4 @@
-"""Three days of hourly files of three sensors. One reading is wrong, until --mend; the files of one hour come --late."""
+"""Three days of hourly files of three sensors. One reading is wrong until --fix; the files of one hour arrive with --late."""
 
 import argparse
 import json
@@ -40,12 +40,12 @@ def land_all() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     step = parser.add_mutually_exclusive_group()
-    step.add_argument("--mend", action="store_true", help="the wrong reading is put right")
-    step.add_argument("--late", action="store_true", help="an hour comes whose day was done long ago")
-    asked = parser.parse_args()
-    if asked.mend:
+    step.add_argument("--fix", action="store_true", help="land the corrected reading")
+    step.add_argument("--late", action="store_true", help="land an hour of a day that is already done")
+    arguments = parser.parse_args()
+    if arguments.fix:
         land(*WRONG, readings(*WRONG))
-    elif asked.late:
+    elif arguments.late:
         land(*LATE, readings(*LATE))
     else:
         land_all()

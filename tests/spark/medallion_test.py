@@ -45,7 +45,7 @@ def a_wrong_day_fails_alone_and_blocks_its_month(project, root):
 
 
 def mended_it_is_done_and_so_is_its_month(project, root):
-    land(root, "--mend")
+    land(root, "--fix")
     assert list(stale(project)) == ["bronze.readings"]
     project.restate("bronze", date="2024-03-30T12:00", now=SPAN["now"])
     assert outcomes(project.run(**SPAN)) == [("silver", WRONG, "committed"), ("gold", MARCH, "committed")]
@@ -74,7 +74,7 @@ def late_rows_are_taken_up_by_the_day_and_shown_by_the_month(project, root):
 def same_as_clean(root, clean, spark):
     """Whether the tables are those of one run over everything that came in the end."""
     copied(clean)
-    for step in ((), ("--mend",), ("--late",)):
+    for step in ((), ("--fix",), ("--late",)):
         land(clean, *step)
     assert once.open(clean, spark=spark).run(**SPAN).outcome == "done"
     tables = ("bronze.readings", "silver.readings", "gold.months")
