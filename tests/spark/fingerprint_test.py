@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from oncelake.delta.fingerprint import MAX_PARTS, RowSums, differences, fingerprint, fingerprint_table
 from oncelake.errors import UsageError
 from oncelake.spark.row_encoding import row_hashes, row_text
-from oncelake.spark.session import private
+from oncelake.spark.session import clone_session
 from support.pools import NULLS_ONLY, pools
 
 UNKNOWN_TO_DELTA = ("time(", "interval", "collate")
@@ -122,7 +122,7 @@ OTHER = {
 
 @pytest.fixture(scope="module")
 def session(spark):
-    own = private(spark)
+    own = clone_session(spark)
     own.conf.set("spark.sql.timeType.enabled", "true")
     return own
 
@@ -336,7 +336,7 @@ def test_neither_time_zone_nor_ansi_mode_of_the_session_matters(spark, tmp_path,
     frame.write.format("delta").save(str(tmp_path / "t"))
     found = set()
     for zone, ansi in (("UTC", "true"), ("Asia/Kolkata", "true"), ("America/New_York", "false")):
-        own = private(spark)
+        own = clone_session(spark)
         own.conf.set("spark.sql.session.timeZone", zone)
         own.conf.set("spark.sql.ansi.enabled", ansi)
         print_ = fingerprint(own.read.format("delta").load(str(tmp_path / "t")), by=["at", "local"], quick=quick)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from oncelake.delta.commit_file import statistics_of
 from oncelake.delta.conflicts import one_line
 from oncelake.delta.log import TableLog, read_log
-from oncelake.spark.session import private
+from oncelake.spark.session import clone_session
 from oncelake.spark.sql import one_of, typed_literal
 from oncelake.storage.lock import Busy, table_lock
 from oncelake.storage.paths import Address
@@ -64,7 +64,7 @@ def compact(session: SparkSession, log: TableLog, partitions: list[Partition]) -
     """Put the small files of some partitions together."""
     from delta.tables import DeltaTable
 
-    own = private(session)
+    own = clone_session(session)
     for key, value in {"minFileSize": SMALL, "maxFileSize": _WHOLE, "maxDeletedRowsRatio": _DELETED}.items():
         own.conf.set(f"spark.databricks.delta.optimize.{key}", str(value))
     places = [{name: typed_literal(value, log.schema[name]) for name, value in each} for each in partitions]

@@ -11,7 +11,7 @@ from oncelake.delta.log import TableLog, being_created, find_log, read_log
 from oncelake.errors import RowsOutsideSlice, WorkFailed, WrongColumns
 from oncelake.model.contracts import Writing
 from oncelake.model.failpoints import failpoint
-from oncelake.spark.columns import Look, columns
+from oncelake.spark.columns import FrameOrigin, column_types
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,9 +22,9 @@ Error = TypeVar("Error", bound=WorkFailed)
 _EXAMPLES = 3
 
 
-def look_at(writing: Writing) -> Look:
+def frame_origin(writing: Writing) -> FrameOrigin:
     """Whose frame is about to be written, for the errors."""
-    return Look(f"the frame for {writing.work.target}", writing.work.pipeline, writing.where)
+    return FrameOrigin(f"the frame for {writing.work.target}", writing.work.pipeline, writing.where)
 
 
 def ready(frame: DataFrame, writing: Writing, layout: writes.Layout, evolve: bool = False) -> TableLog:
@@ -82,7 +82,7 @@ def _strays(frame: DataFrame, predicate: str, shown: tuple[str, ...]) -> str:
 
 def _fit(frame: DataFrame, log: TableLog, writing: Writing, evolve: bool) -> None:
     there = {name.casefold(): name for name in log.schema}
-    ours = {name.casefold(): name for name in columns(frame)}
+    ours = {name.casefold(): name for name in column_types(frame)}
     parts = []
     if not evolve and (extra := [name for key, name in ours.items() if key not in there]):
         parts.append(f"the table has no column {', '.join(extra)}")

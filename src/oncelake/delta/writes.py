@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from oncelake.model.contracts import Stamp
 from oncelake.model.markers import Marker
-from oncelake.spark.session import private
+from oncelake.spark.session import clone_session
 from oncelake.spark.sql import identifier, typed_literal
 from oncelake.storage.paths import is_local, local_path
 
@@ -137,7 +137,7 @@ def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp, quick: boo
     """
     from delta.tables import DeltaTable
 
-    own = private(rows.sparkSession)
+    own = clone_session(rows.sparkSession)
     for key, value in {**_settings(stamp), **(_QUICK if quick else {})}.items():
         own.conf.set(key, value)
     merging = DeltaTable.forPath(own, path).alias("t").merge(rows.alias("s"), clauses.on)
@@ -156,7 +156,7 @@ def change(session: SparkSession, path: str, condition: Column, sets: Mapping[st
     """Set columns of some rows, or delete them: housekeeping of what oncelake keeps for itself, without a marker."""
     from delta.tables import DeltaTable
 
-    table = DeltaTable.forPath(private(session), path)
+    table = DeltaTable.forPath(clone_session(session), path)
     if sets:
         table.update(condition, dict(sets))
     else:

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 
 from oncelake.delta import writes
 from oncelake.delta.log import TableLog
-from oncelake.delta.targets import error_for, look_at, table_schema
+from oncelake.delta.targets import error_for, frame_origin, table_schema
 from oncelake.errors import NullKeys, RepeatedKeys, WrongColumns
 from oncelake.keyed.latest import column, require_sortable
 from oncelake.keyed.spec import Spec
@@ -49,13 +49,13 @@ def flag_deletes(frame: DataFrame, spec: Spec, writing: Writing) -> DataFrame:
         frame = frame.withColumn(DELETED, F.coalesce(condition.cast("boolean"), F.lit(False)))
     elif DELETED not in frame.columns:
         frame = frame.withColumn(DELETED, F.lit(False))
-    return frame.drop(*(find_column(frame, name, look_at(writing))[0] for name in spec.exclude))
+    return frame.drop(*(find_column(frame, name, frame_origin(writing))[0] for name in spec.exclude))
 
 
 def require_key_columns(frame: DataFrame, spec: Spec, writing: Writing) -> None:
     """Raise if the frame lacks a declared key or order column. This runs before the table is created."""
-    look = look_at(writing)
-    names = [find_column(frame, name, look)[0] for name in (*spec.keys, *spec.by)]
+    origin = frame_origin(writing)
+    names = [find_column(frame, name, origin)[0] for name in (*spec.keys, *spec.by)]
     require_sortable(frame.schema, names, writing.where)
 
 

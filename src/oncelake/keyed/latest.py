@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from oncelake.delta.layout import ColumnNames, parse_columns
 from oncelake.errors import BadDeclaration
 from oncelake.model.source_location import declared_at
-from oncelake.spark.columns import Look, find_column
+from oncelake.spark.columns import FrameOrigin, find_column
 from oncelake.spark.row_encoding import content_text, has_order
 from oncelake.spark.sql import identifier
 
@@ -24,12 +24,12 @@ GetColumn = Callable[[str], Column]
 
 def latest(frame: DataFrame, keys: ColumnNames, by: ColumnNames = None) -> DataFrame:
     """Return the latest row of every key, for `once.latest` and for table sources that declare it."""
-    look = Look("the frame", "once.latest", declared_at())
-    names = [find_column(frame, name, look)[0] for name in parse_columns("keys", keys)]
-    order = [find_column(frame, name, look)[0] for name in parse_columns("by", by)]
+    origin = FrameOrigin("the frame", "once.latest", declared_at())
+    names = [find_column(frame, name, origin)[0] for name in parse_columns("keys", keys)]
+    order = [find_column(frame, name, origin)[0] for name in parse_columns("by", by)]
     if not names:
-        raise BadDeclaration(where=look.where, problem="once.latest needs keys=")
-    require_sortable(frame.schema, [*names, *order], look.where)
+        raise BadDeclaration(where=origin.where, problem="once.latest needs keys=")
+    require_sortable(frame.schema, [*names, *order], origin.where)
     rank = F.struct(*(column(name) for name in order), content_hash(frame.schema, column))
     return deduplicate(frame, names, rank)
 

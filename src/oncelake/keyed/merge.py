@@ -14,7 +14,7 @@ from oncelake.delta import writes
 from oncelake.delta.conflicts import TableChanged
 from oncelake.delta.log import TableLog, find_log
 from oncelake.delta.prepared import PreparedRows
-from oncelake.delta.targets import look_at, ready
+from oncelake.delta.targets import frame_origin, ready
 from oncelake.delta.writes import Clauses, Layout
 from oncelake.errors import CannotRestate, NullKeys, RepeatedKeys
 from oncelake.keyed.cdc import unwrapped
@@ -203,7 +203,7 @@ class KeyedMerge:
         if isinstance(update, bool):
             return self.columns.schema
         for name in update:
-            find_column(self.frame, name, look_at(self.writing))
+            find_column(self.frame, name, frame_origin(self.writing))
         return select_fields(self.columns.schema, (*update, *self.columns.by))
 
 

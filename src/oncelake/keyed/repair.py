@@ -22,7 +22,7 @@ from oncelake.keyed.reduce import TIE, broadcast_if_small
 from oncelake.model.contracts import Stamp
 from oncelake.model.markers import Marker, app_id
 from oncelake.model.slices import Named
-from oncelake.spark.columns import Look, find_column
+from oncelake.spark.columns import FrameOrigin, find_column
 from oncelake.spark.sql import all_of, identifier, one_of, typed_literal
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ class Duplicates:
     def find(cls, session: SparkSession, log: TableLog, keys: Sequence[str], keep: Sequence[str]) -> Duplicates:
         """Scan the keys once, then the partitions that contain a duplicate key. A null is not a key."""
         table = writes.table_at(session, log.path, log.version)
-        look = Look(f"table {log.table}", "repair", log.path)
-        names, order = (tuple(find_column(table, name, look)[0] for name in which) for which in (keys, keep))
+        origin = FrameOrigin(f"table {log.table}", "repair", log.path)
+        names, order = (tuple(find_column(table, name, origin)[0] for name in which) for which in (keys, keep))
         require_sortable(table.schema, [*names, *order], log.path)
         keyed = table.na.drop(subset=[identifier(name) for name in names])
         # This pass only counts: collecting the files of every key as well takes longer than both passes together.

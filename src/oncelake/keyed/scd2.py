@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import Window, WindowSpec
 
-from oncelake.delta.targets import look_at
+from oncelake.delta.targets import frame_origin
 from oncelake.delta.writes import Clauses, Layout
 from oncelake.errors import NullKeys
 from oncelake.keyed.conform import DELETED, TableColumns, refuse, wrong_columns
@@ -48,7 +48,7 @@ class Scd2Merge:
 
         def generate(rows: DataFrame) -> Mapping[str, Column]:
             for name in track:
-                find_column(rows, name, look_at(writing))
+                find_column(rows, name, frame_origin(writing))
             if clash := {FROM, TO, CURRENT} & {name.casefold() for name in rows.columns}:
                 raise wrong_columns(writing, f"the frame has a column {', '.join(sorted(clash))}, which scd2 generates")
             return {FROM: column(spec.by[0]), TO: column(spec.by[0]), CURRENT: F.lit(True)}

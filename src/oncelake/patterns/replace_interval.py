@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from oncelake.delta.layout import ColumnNames, parse_columns, parse_layout, parse_row_filter, parse_target
-from oncelake.delta.targets import look_at, ready, replace
+from oncelake.delta.targets import frame_origin, ready, replace
 from oncelake.delta.writes import Layout
 from oncelake.errors import BadDeclaration
 from oncelake.model.contracts import Log, Writing
@@ -17,7 +17,7 @@ from oncelake.model.intervals import Grid, Interval
 from oncelake.model.markers import Marker, marker
 from oncelake.model.slices import Slice
 from oncelake.model.source_location import declared_at
-from oncelake.spark.columns import find_time
+from oncelake.spark.columns import find_time_column
 from oncelake.spark.sql import all_of, inside, share
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ReplaceInterval:
 
     def time_column(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:
         """The declared one."""
-        return find_time(frame, self.time, writing.grid or Grid("hour"), look_at(writing))
+        return find_time_column(frame, self.time, writing.grid or Grid("hour"), frame_origin(writing))
 
     def partitioned_by_time(self, log: Log | None) -> bool:
         """If the table is partitioned by the time column."""

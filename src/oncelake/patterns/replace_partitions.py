@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelake.delta import writes
 from oncelake.delta.layout import ColumnNames, parse_columns, parse_row_filter, parse_target
-from oncelake.delta.targets import look_at, ready, replace
+from oncelake.delta.targets import frame_origin, ready, replace
 from oncelake.delta.writes import Layout, partitions_of
 from oncelake.errors import BadDeclaration, NotPartitioned, WrongTimeType
 from oncelake.model.contracts import Log, Writing
@@ -86,7 +86,7 @@ class ReplacePartitions:
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One `replaceWhere` on the partitions meant and the share."""
-        names = tuple(find_column(frame, column, look_at(writing))[0] for column in self.by)
+        names = tuple(find_column(frame, column, frame_origin(writing))[0] for column in self.by)
         meant = self._meant(frame, names, writing)
         log = ready(frame, writing, Layout(partition_by=names))
         if {name.casefold() for name in log.partitioned_by} != {name.casefold() for name in names}:
@@ -108,17 +108,17 @@ class ReplacePartitions:
 
     def time_column(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:
         """The partition column that is a time."""
-        look = look_at(writing)
-        found = [find_column(frame, name, look) for name in self.by]
+        origin = frame_origin(writing)
+        found = [find_column(frame, name, origin) for name in self.by]
         hourly = writing.grid is not None and writing.grid.every == "hour"
         fitting = [kind for kind in _TIMES if not hourly or kind.startswith("timestamp")]
         timed = [pair for kind in fitting for pair in found if pair[1] == kind]
         if not timed:
             needs = "a date, a timestamp or text like 2024-03-15 among the partition columns"
             facts = {
-                "whose": look.whose,
-                "pipeline": look.pipeline,
-                "where": look.where,
+                "whose": origin.whose,
+                "pipeline": origin.pipeline,
+                "where": origin.where,
                 "every": writing.grid.every if writing.grid else "day",
             }
             raise WrongTimeType(

@@ -24,7 +24,7 @@ from oncelake.model.work import ALREADY_DONE, BLOCKED, BUSY, COMMITTED, FAILED, 
 from oncelake.running.commit_state import CommitState, commit_state
 from oncelake.running.invocation import find_invocation
 from oncelake.running.transform import SchemasDiffer, SliceFrame, call_transform, unite
-from oncelake.spark.session import cancel, in_zone
+from oncelake.spark.session import cancel, in_timezone
 from oncelake.storage.lock import Busy, table_lock
 from oncelake.storage.paths import Address
 
@@ -123,7 +123,7 @@ def pause(number: int) -> None:
 def _try_once(pipeline: Pipeline, works: list[Work], finished: dict[str, Outcome], context: RunContext) -> None:
     pins = _pins(pipeline, works[0].slice, context)
     # Before the lock: it notes the JVMs there are when it is taken, and one it does not know of outlives a kill unseen.
-    session = context.session() if pipeline.grid is None else in_zone(context.session(), pipeline.grid.zone)
+    session = context.session() if pipeline.grid is None else in_timezone(context.session(), pipeline.grid.zone)
     with ExitStack() as held:
         claim([work for work in works if work.target not in context.held], held, context)
         settled = {work.target: commit_state(work, context.address.table(work.target), None) for work in works}

@@ -16,7 +16,7 @@ from oncelake.model.intervals import Interval
 from oncelake.model.slices import Slice
 from oncelake.model.source_location import display_path
 from oncelake.running.rowwise import rowwise
-from oncelake.spark.columns import guarded, same_cell
+from oncelake.spark.columns import fail_unless, require_same_cell
 from oncelake.spark.sql import inside
 
 if TYPE_CHECKING:
@@ -85,14 +85,14 @@ def unite(parts: Sequence[SliceFrame], pattern: Pattern, writing: Writing) -> Da
         assert isinstance(only.slice, Interval)
         assert writing.grid is not None
         cells = list(writing.grid.cells(only.slice.start, only.slice.end))
-        return same_cell(only.frame, pattern.time_column(only.frame, writing), only.came_from, cells)
+        return require_same_cell(only.frame, pattern.time_column(only.frame, writing), only.came_from, cells)
     first = _columns(only.frame)
     frames = []
     for part in parts:
         assert isinstance(part.slice, Interval)
         if _columns(part.frame) != first:
             raise SchemasDiffer
-        frames.append(guarded(part.frame, F.expr(inside(*pattern.time_column(part.frame, writing), part.slice))))
+        frames.append(fail_unless(part.frame, F.expr(inside(*pattern.time_column(part.frame, writing), part.slice))))
     while len(frames) > 1:
         # In pairs: a chain of unions would be as deep as the range is long.
         pairs = zip_longest(frames[::2], frames[1::2])

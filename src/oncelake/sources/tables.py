@@ -18,7 +18,7 @@ from oncelake.model.intervals import Grid, Interval
 from oncelake.model.names import table_name_problem
 from oncelake.model.source_location import declared_at
 from oncelake.model.work import InputSize
-from oncelake.spark.columns import Look, find_time
+from oncelake.spark.columns import FrameOrigin, find_time_column
 from oncelake.spark.sql import inside
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ def table(name: str, time: str | None = None, latest: Mapping[str, ColumnNames] 
     if latest is not None and (not set(latest) <= {"keys", "by"} or not parse_columns("keys", latest.get("keys"))):
         problem = f'latest= is like {{"keys": ["id"], "by": "updated_at"}}, not {latest!r}'
         raise BadDeclaration(where=declared_at(), problem=problem)
-    chosen = (
-        () if latest is None else (parse_columns("keys", latest["keys"]), parse_columns("by", latest.get("by")))
-    )
+    chosen = () if latest is None else (parse_columns("keys", latest["keys"]), parse_columns("by", latest.get("by")))
     return TableSource(name, time, chosen)
 
 
@@ -85,8 +83,8 @@ class TableSource:
     def _sliced(self, frame: DataFrame, reading: Reading) -> DataFrame:
         if self.time is None or reading.grid is None or not isinstance(reading.slice, Interval):
             return frame
-        look = Look(f"table {self.name}", reading.pipeline, reading.where)
-        column, kind = find_time(frame, self.time, reading.grid, look)
+        origin = FrameOrigin(f"table {self.name}", reading.pipeline, reading.where)
+        column, kind = find_time_column(frame, self.time, reading.grid, origin)
         return frame.where(inside(column, kind, reading.slice))
 
     def _latest(self, rows: DataFrame) -> DataFrame:

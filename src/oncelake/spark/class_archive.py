@@ -1,6 +1,6 @@
-"""A class archive of Spark and Delta: the JVM maps it instead of loading 20,000 classes, and starts in half the time.
+"""A class archive (AppCDS) of Spark and Delta: the JVM maps it instead of loading 20,000 classes, and starts twice as fast.
 
-Made once by `python -m oncelake.spark.prepare`. A JVM that finds it does not fit (another Java, other jars) ignores it.
+`python -m oncelake.spark.prepare` creates it once. The JVM ignores an archive that does not match its version or jars.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ AT_EXIT = "ONCELAKE_ARCHIVE_AT_EXIT"
 
 
 def archive_options() -> list[str]:
-    """The JVM options that use the archive, make it, or do neither."""
+    """Return the JVM options that use the archive or create it; none if there is no archive."""
     if target := os.environ.get(AT_EXIT):
         return [f"-XX:ArchiveClassesAtExit={target}", "-Xlog:disable"]
     archive = archive_path()
-    # The JVM would tell of an archive that does not fit on standard output, which belongs to the command.
+    # The JVM would report a mismatched archive on standard output, which belongs to the command.
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"] if archive.is_file() else []
 
 
 def archive_path() -> Path:
-    """Where the archive for this Java and these jars is kept."""
+    """Return the path of the archive for this Java and these jars."""
     import importlib.metadata
 
     program = Path(java()).resolve()
@@ -36,15 +36,15 @@ def archive_path() -> Path:
     return cache_folder() / f"classes-{key}.jsa"
 
 
-def make_archive() -> Path:
-    """Make the archive by running a small job of every verb in a process of its own; the one that is there is kept."""
+def create_archive() -> Path:
+    """Create the archive by running a small job in a separate process; keep an existing archive."""
     archive = archive_path()
     if archive.is_file():
         return archive
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
-        made = Path(scratch) / archive.name
+        created = Path(scratch) / archive.name
         command = [sys.executable, "-m", "oncelake.delta.warmup", scratch]
-        subprocess.run(command, env={**os.environ, AT_EXIT: str(made)}, check=True, stdout=subprocess.DEVNULL)
-        made.replace(archive)
+        subprocess.run(command, env={**os.environ, AT_EXIT: str(created)}, check=True, stdout=subprocess.DEVNULL)
+        created.replace(archive)
     return archive

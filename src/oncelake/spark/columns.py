@@ -1,4 +1,4 @@
-"""Looking at a frame before it is read or written: its columns, and whether a time column can carry an interval."""
+"""Check the columns of a frame before it is read or written, and that its rows belong to their interval."""
 
 from __future__ import annotations
 
@@ -15,76 +15,78 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-STRAY = "a row is not of the interval it came from"
+WRONG_INTERVAL = "a row does not belong to the interval it was read for"
 _TIMES = ("timestamp", "timestamp_ntz", "date")
 
 
 @dataclass(frozen=True)
-class Look:
-    """Whose frame is looked at, and where its maker is found, for the errors."""
+class FrameOrigin:
+    """What a frame is, and the pipeline and source location that made it, for error messages."""
 
     whose: str
     pipeline: str
     where: str
 
 
-def columns(frame: DataFrame) -> dict[str, str]:
-    """The columns of a frame and their types."""
+def column_types(frame: DataFrame) -> dict[str, str]:
+    """Return the type of each column of a frame."""
     return {field.name: field.dataType.typeName() for field in frame.schema.fields}
 
 
-def find_column(frame: DataFrame, name: str, look: Look) -> tuple[str, str]:
-    """A column's own spelling and its type; Spark does not tell names apart by case."""
-    there = columns(frame)
-    for column, kind in there.items():
+def find_column(frame: DataFrame, name: str, origin: FrameOrigin) -> tuple[str, str]:
+    """Return a column's spelling in the frame and its type, ignoring case like Spark; raise ColumnMissing."""
+    existing = column_types(frame)
+    for column, kind in existing.items():
         if column.casefold() == name.casefold():
             return column, kind
-    facts = {"whose": look.whose, "pipeline": look.pipeline, "where": look.where}
+    facts = {"whose": origin.whose, "pipeline": origin.pipeline, "where": origin.where}
     raise ColumnMissing(
-        column=name, did_you_mean=did_you_mean(name, list(there)), columns=", ".join(there) or "none", **facts
+        column=name, did_you_mean=did_you_mean(name, list(existing)), columns=", ".join(existing) or "none", **facts
     )
 
 
-def guarded(frame: DataFrame, condition: Column) -> DataFrame:
-    """The frame, which fails when it is computed if a row does not meet the condition."""
+def fail_unless(frame: DataFrame, condition: Column) -> DataFrame:
+    """Return the frame with a check that fails its computation if a row does not meet the condition."""
     from pyspark.sql import functions as F
 
-    refused = F.raise_error(F.lit(STRAY)).cast("boolean")
-    return frame.where(F.when(condition, F.lit(True)).otherwise(refused))
+    failure = F.raise_error(F.lit(WRONG_INTERVAL)).cast("boolean")
+    return frame.where(F.when(condition, F.lit(True)).otherwise(failure))
 
 
-def same_cell(frame: DataFrame, timed: tuple[str, str], came_from: Column, cells: Sequence[Interval]) -> DataFrame:
-    """The frame, which fails if a row is of another cell than the time it came from."""
+def require_same_cell(
+    frame: DataFrame, time_column: tuple[str, str], came_from: Column, cells: Sequence[Interval]
+) -> DataFrame:
+    """Return the frame with a check that fails if a row's time is in another grid cell than the time it was read for."""
     from pyspark.sql import functions as F
 
-    name, kind = timed
-    # By the frame, not by its name: the time it came from may have the same.
-    went = frame[identifier(name)] if kind in _TIMES else frame[identifier(name)].try_cast("date")
-    came = came_from.cast(kind if kind in _TIMES else "date")
+    name, kind = time_column
+    # Resolved through the frame, because `came_from` may have the same name.
+    written = frame[identifier(name)] if kind in _TIMES else frame[identifier(name)].try_cast("date")
+    read = came_from.cast(kind if kind in _TIMES else "date")
     starts = F.expr(f"array({', '.join(edges(kind, cell)[0] for cell in cells)})")
-    # Most rows keep their time or its date; only of others the cells are counted.
-    return guarded(frame, (came == went) | (_up_to(came, starts) == _up_to(went, starts)))
+    # Most rows keep their time or its date; the cell is computed only for the others.
+    return fail_unless(frame, (read == written) | (_cell_number(read, starts) == _cell_number(written, starts)))
 
 
-def _up_to(time: Column, starts: Column) -> Column:
+def _cell_number(time: Column, starts: Column) -> Column:
     from pyspark.sql import functions as F
 
     return F.size(F.filter(starts, lambda start: start <= time))
 
 
-def find_time(frame: DataFrame, name: str, grid: Grid, look: Look) -> tuple[str, str]:
-    """A time column's own spelling and its type, if it can say which interval of the grid a row belongs to."""
-    column, kind = find_column(frame, name, look)
-    fitting = _TIMES if grid.every != "hour" else _TIMES[:2]
-    if kind not in fitting:
+def find_time_column(frame: DataFrame, name: str, grid: Grid, origin: FrameOrigin) -> tuple[str, str]:
+    """Return a time column's spelling and type; raise WrongTimeType if its type cannot identify a grid interval."""
+    column, kind = find_column(frame, name, origin)
+    allowed = _TIMES if grid.every != "hour" else _TIMES[:2]
+    if kind not in allowed:
         needs = "a timestamp or a date" if grid.every != "hour" else "a timestamp"
-        facts = {"whose": look.whose, "pipeline": look.pipeline, "where": look.where}
+        facts = {"whose": origin.whose, "pipeline": origin.pipeline, "where": origin.where}
         raise WrongTimeType(column=column, type=kind, every=grid.every, needs=needs, **facts)
     return column, kind
 
 
 def select_fields(schema: StructType, names: Iterable[str]) -> StructType:
-    """The columns of a schema that have one of these names; Spark does not tell names apart by case."""
+    """Return the fields of a schema that have one of these names, ignoring case like Spark."""
     from pyspark.sql.types import StructType
 
     wanted = {name.casefold() for name in names}

@@ -1,4 +1,4 @@
-"""`python -m oncelake.spark.prepare`: fetch Delta's jars and make the class archive, once, so that later starts are fast."""
+"""`python -m oncelake.spark.prepare`: fetch Delta's jars and create the class archive, so that later starts are fast."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import subprocess
 import sys
 
 from oncelake.errors import SparkUnavailable
-from oncelake.spark.class_archive import make_archive
+from oncelake.spark.class_archive import create_archive
 from oncelake.spark.jars import delta_jars
 
 
 def prepare() -> None:
-    """Make ready what a first run would otherwise wait for."""
+    """Fetch and create what the first run would otherwise wait for."""
     for jar in delta_jars():
         print(jar)
     try:
-        print(make_archive())
+        print(create_archive())
     except (subprocess.CalledProcessError, OSError) as error:
-        print(f"no class archive (starts are slower, nothing else): {error}")
+        print(f"could not create the class archive (only startup is slower): {error}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A Spark session fit for Delta: our own where there is none, the user's, untouched, where there is."""
+"""Open a Spark session with Delta: the active session unchanged if there is one, otherwise a new one."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ if TYPE_CHECKING:
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # A commit whose answer was lost is recognised by Delta itself; the marker would catch it anyway.
+    # Delta recognises its own commit when the reply was lost; the marker would detect it anyway.
     "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }
-_MARKING = tuple(
+# Settings that put a marker (`txn`) and facts into every commit of a session.
+_TXN_KEYS = tuple(
     f"spark.databricks.delta.{key}" for key in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata")
 )
-_JOINED = {"spark.driver.extraClassPath": os.pathsep, "spark.driver.extraJavaOptions": " "}
+# Settings to which the user's value is appended with this separator, instead of replacing ours.
+_APPENDED = {"spark.driver.extraClassPath": os.pathsep, "spark.driver.extraJavaOptions": " "}
 
 
 def open_session(settings: Mapping[str, str]) -> SparkSession:
-    """The active session as it is, or a new one with the project's settings."""
+    """Return the active session unchanged, or a new one with the project's settings."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -45,76 +47,75 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     master = settings.get("spark.master", os.environ.get("MASTER", "local[*]"))
     java()
-    local = _local() if master.startswith("local") else {}
-    wanted = {**_DELTA, **local, **settings, "spark.master": master}
-    for key, separator in _JOINED.items():
-        # A user's own class path or JVM options come beside ours, not in their place.
+    local = _local_defaults() if master.startswith("local") else {}
+    merged = {**_DELTA, **local, **settings, "spark.master": master}
+    for key, separator in _APPENDED.items():
         if key in local and key in settings:
-            wanted[key] = f"{local[key]}{separator}{settings[key]}"
+            merged[key] = f"{local[key]}{separator}{settings[key]}"
     builder = SparkSession.builder.appName("oncelake")
-    for key, value in wanted.items():
+    for key, value in merged.items():
         builder = builder.config(key, value)
-    with _spark_log() as log, _own_interrupts():
+    with _spark_log() as log, _keep_interrupt_handler():
         try:
             session = builder.getOrCreate()
         except Exception as error:
-            problem = f"{type(error).__name__}: {error}; Spark's own log: {log}"
+            problem = f"{type(error).__name__}: {error}; Spark's log: {log}"
             raise SparkUnavailable(problem=problem, next="oncelake run") from error
-    import delta.tables  # noqa: F401  its import makes Delta's conflicts known to Python by class
+    import delta.tables  # noqa: F401  the import registers Delta's conflict classes in Python
 
     return session
 
 
 def session_defaults() -> dict[str, str]:
-    """The settings of a session of ours on this machine, for whoever starts Spark by other means."""
-    return {**_DELTA, **_local()}
+    """Return the settings of a local oncelake session, for programs that start Spark themselves."""
+    return {**_DELTA, **_local_defaults()}
 
 
 def cancel(session: SparkSession) -> None:
-    """Stop what the session is doing, as far as it still can be stopped."""
+    """Cancel the session's running jobs, as far as possible."""
     with suppress(Exception):
         session.interruptAll()
 
 
-def in_zone(session: SparkSession, zone: str) -> SparkSession:
-    """A session whose wall clock is the given zone's: the same one, or a private one that leaves it as it is."""
+def in_timezone(session: SparkSession, zone: str) -> SparkSession:
+    """Return a session with this time zone: the given one if it has it, otherwise a clone."""
     if session.conf.get("spark.sql.session.timeZone") == zone:
         return session
-    own = private(session)
-    own.conf.set("spark.sql.session.timeZone", zone)
-    return own
+    clone = clone_session(session)
+    clone.conf.set("spark.sql.session.timeZone", zone)
+    return clone
 
 
 def has_leaked_txn(session: SparkSession) -> bool:
-    """Whether somebody left a marker in the session's settings."""
-    return session.conf.get(_MARKING[0], None) is not None
+    """Return whether the session's settings contain a marker (`txnAppId`) that user code left there."""
+    return session.conf.get(_TXN_KEYS[0], None) is not None
 
 
-def private(session: SparkSession) -> SparkSession:
-    """A session of its own, with the settings and the database of the given one, which stays as it is.
+def clone_session(session: SparkSession) -> SparkSession:
+    """Clone a session with its settings and current database; the given one stays unchanged.
 
-    A marker that somebody left in the settings is not taken over: it would make writes vanish.
+    A leaked marker in the settings is not copied: Delta would silently skip writes as already committed.
     """
     if hasattr(session, "cloneSession"):
         cloned: SparkSession = session.cloneSession()
-        for key in _MARKING:
+        for key in _TXN_KEYS:
             cloned.conf.unset(key)
         return cloned
-    own = session.newSession()
-    base = dict(own.conf.getAll)
+    clone = session.newSession()
+    base = dict(clone.conf.getAll)
     for key, value in dict(session.conf.getAll).items():
-        if base.get(key) != value and key not in _MARKING:
-            own.conf.set(key, value)
-    own.catalog.setCurrentDatabase(session.catalog.currentDatabase())
-    return own
+        if base.get(key) != value and key not in _TXN_KEYS:
+            clone.conf.set(key, value)
+    clone.catalog.setCurrentDatabase(session.catalog.currentDatabase())
+    return clone
 
 
-def _local() -> dict[str, str]:
-    """What Spark's defaults, made for clusters, cost on one machine with small data."""
+def _local_defaults() -> dict[str, str]:
+    """Return settings for one machine and small data; Spark's defaults, made for clusters, are slow there."""
     cores = str(os.cpu_count() or 2)
     return {
         "spark.driver.extraClassPath": os.pathsep.join(delta_jars()),
-        "spark.driver.extraJavaOptions": " ".join([*_collector(), *archive_options()]),
+        "spark.driver.extraJavaOptions": " ".join([*_gc_options(), *archive_options()]),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
@@ -126,13 +127,13 @@ def _local() -> dict[str, str]:
     }
 
 
-def _collector() -> list[str]:
+def _gc_options() -> list[str]:
     return ["-XX:+UseSerialGC"] if (os.cpu_count() or 2) <= 4 else []
 
 
 @contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """Keep the process's own way with Ctrl-C: pyspark's would call the JVM in the middle of another call to it."""
+def _keep_interrupt_handler() -> Iterator[None]:
+    """Keep the process's Ctrl-C handler: pyspark's would call the JVM in the middle of another call to it."""
     before = signal.getsignal(signal.SIGINT)
     yield
     if threading.current_thread() is threading.main_thread():
@@ -141,24 +142,24 @@ def _own_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _spark_log() -> Iterator[Path]:
-    """Give the JVM a file for what it says while it starts and runs; standard output is for documents.
+    """Redirect the JVM's output to a log file, because standard output is for JSON documents.
 
-    The JVM inherits the process's streams at its start, and pyspark offers no other way to choose them.
+    The JVM inherits the process's streams when it starts, and pyspark offers no other way to choose them.
     """
     folder = cache_folder() / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f"spark-{os.getpid()}-", suffix=".log", dir=folder)
     sys.stdout.flush()
     sys.stderr.flush()
-    kept = {stream: os.dup(stream) for stream in (1, 2)}
-    for stream in kept:
+    saved = {stream: os.dup(stream) for stream in (1, 2)}
+    for stream in saved:
         os.dup2(handle, stream)
     try:
         yield Path(name)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        for stream, terminal in kept.items():
-            os.dup2(terminal, stream)
-            os.close(terminal)
+        for stream, original in saved.items():
+            os.dup2(original, stream)
+            os.close(original)
         os.close(handle)

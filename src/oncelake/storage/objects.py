@@ -1,4 +1,4 @@
-"""Listing and reading small files without a JVM: of this machine, or of an object store through pyarrow."""
+"""List and read small files without a JVM, on the local disk or in an object store through pyarrow."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ class Storage(Protocol):
     """One folder that can be listed and read."""
 
     def names(self, folder: str = "") -> list[str]:
-        """The names in the folder, or in one below it; empty if it does not exist."""
+        """Return the names in the folder or a subfolder; empty if it does not exist."""
         ...
 
     def read(self, name: str) -> bytes:
-        """The content of one file."""
+        """Return the content of one file."""
         ...
 
     def open(self, name: str) -> Any:
-        """Something pyarrow can read from at any place."""
+        """Return a path or file object from which pyarrow can read at any offset."""
         ...
 
 
@@ -53,8 +53,8 @@ class _Remote:
         self._selector = fs.FileSelector
 
     def names(self, folder: str = "") -> list[str]:
-        place = posixpath.join(self._folder, folder).rstrip("/")
-        found = self._fs.get_file_info(self._selector(place, allow_not_found=True))
+        path = posixpath.join(self._folder, folder).rstrip("/")
+        found = self._fs.get_file_info(self._selector(path, allow_not_found=True))
         return [info.base_name for info in found]
 
     def read(self, name: str) -> bytes:
@@ -67,5 +67,5 @@ class _Remote:
 
 
 def storage(folder: str) -> Storage:
-    """The storage of a folder or URI."""
+    """Return the storage of a folder or URI."""
     return _Local(folder) if is_local(folder) else _Remote(folder)
