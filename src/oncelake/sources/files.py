@@ -1,43 +1,50 @@
-"""`once.files`: files whose path names the interval they belong to."""
+"""`once.files`: files whose path contains the interval they belong to."""
 
 from __future__ import annotations
 
+import csv
 import string
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache, reduce
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
-from oncelake.errors import BadDeclaration, SourceChanged, SourceMissing
+from oncelake.errors import BadDeclaration, SourceChanged, SourceMissing, SourceUnreadable, WrongHeader
 from oncelake.model.contracts import Pins, Read, Reading
 from oncelake.model.intervals import Grid, Interval
 from oncelake.model.slices import Slice
 from oncelake.model.source_location import declared_at
 from oncelake.model.work import InputSize
-from oncelake.storage.listing import Found, digest, escaped, find_files
+from oncelake.spark.sql import identifier
+from oncelake.storage.listing import InputFile, digest, escape_glob, find_files, text_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
-# A range is weighed by the files of about so many of its intervals.
+# The size of a range is estimated from the files of about this many of its intervals.
 _SAMPLED = 32
 FORMATS = ("parquet", "json", "csv")
-# A line that does not parse would otherwise become a row of nulls, without a word.
+# By default Spark would turn a line that does not parse into a row of nulls.
 _OPTIONS = {"json": {"mode": "FAILFAST"}, "csv": {"mode": "FAILFAST", "header": "true"}, "parquet": {}}
 
 
 def files(
     path: str,
-    format: str | None = None,  # noqa: A002  the word Spark's users know it by
+    format: str | None = None,  # noqa: A002  Spark's own name for it
     schema: str | None = None,
     missing: str = "error",
     options: Mapping[str, Any] | None = None,
 ) -> FilesSource:
     """Read files by a path like `landing/orders/{start:%Y-%m-%d}/*.json`.
 
-    `format` is parquet, json or csv, by default the path's ending. A folder that is absent or empty is an error, for
-    it may not have arrived yet; with `missing="empty"` it means no rows. `options` go to Spark's reader.
+    `format` is parquet, json or csv, by default the suffix of the path. A folder that is absent or empty is an error,
+    because the files may not have arrived yet; with `missing="empty"` it means no rows. `options` are passed to Spark's
+    reader. The columns of CSV files are matched by the names in the header, in any order.
     """
     problem = _problem(path, missing, options)
     kind = format or PurePosixPath(str(path)).suffix.removeprefix(".")
@@ -67,7 +74,7 @@ def _problem(path: Any, missing: Any, options: Any) -> str | None:
 
 @dataclass(frozen=True)
 class FilesSource:
-    """Files, as they were declared."""
+    """A declared source of files."""
 
     path: str
     format: str
@@ -77,97 +84,123 @@ class FilesSource:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """None: files are nobody's table."""
+        """No table is read."""
         return ()
 
     @property
     def by_interval(self) -> bool:
-        """Only with a placeholder in the path."""
+        """Whether the path has a placeholder."""
         return any(name is not None for _, name, _, _ in string.Formatter().parse(self.path))
 
     @property
     def time(self) -> str | None:
-        """None: the path says it, not a column."""
+        """None: the path tells the interval, not a column."""
         return None
 
     def problem(self, grid: Grid | None) -> str | None:
-        """A placeholder means nothing without intervals."""
-        if self.by_interval and grid is None:
+        """Return why the path does not fit the grid: no intervals, or two of them have the same path."""
+        if not self.by_interval:
+            return None
+        if grid is None:
             return f"files at {self.path!r} depend on the interval, which needs every="
-        return None
+        same = same_path(self.path, grid)
+        return self._shared_path(*same) if same else None
 
-    def found(self, reading: Reading) -> list[Found]:
-        """The files there are now."""
+    def found(self, reading: Reading) -> list[InputFile]:
+        """Return the files that exist now."""
         return find_files(self._pattern(reading))
 
     def pin(self, reading: Reading) -> Pins:
-        """How many files there are now, and a digest of their names, sizes and times; of a range for each interval."""
+        """Return the number of files and a digest of their names, sizes and times; for a range one per interval."""
         cells = self.cells(reading)
         if len(cells) > 1:
             pins = {cell.slice.text: self.pin(cell) for cell in cells}
             count = sum(each["count"] for each in pins.values())
-            return {
-                "files": self.path,
-                "count": count,
-                "digests": {text: each["digest"] for text, each in pins.items()},
-            }
+            digests = {text: each["digest"] for text, each in pins.items()}
+            return {"files": self.path, "count": count, "digests": digests}
+        self._refuse_shared_path(cells[0])
         found = self.found(cells[0])
         if not found and self.missing == "error":
             raise SourceMissing(**self._facts(cells[0]))
-        return self._pins(found, cells[0])
+        return {"files": self.path, "count": len(found), "digest": _digest(found, reading)}
 
     def cells(self, reading: Reading) -> list[Reading]:
-        """What is read, interval by interval: each has a path of its own."""
+        """Return one reading per interval, because each interval has its own path."""
         if not isinstance(reading.slice, Interval) or reading.grid is None or not self.by_interval:
             return [reading]
         cells = reading.grid.cells(reading.slice.start, reading.slice.end)
         return [replace(reading, slice=cell) for cell in cells]
 
-    def stats(self, reading: Reading) -> FilesSight:
-        """By the files there are now."""
-        return FilesSight(self, reading)
+    def stats(self, reading: Reading) -> FilesStats:
+        """Return statistics of the files that exist now."""
+        return FilesStats(self, reading)
 
     def pinned(self, reading: Reading, pins: Pins) -> str | None:
-        """The digest of an interval in the pins, be they of it alone or of a range."""
+        """Return the digest of an interval from the pins of that interval or of a range."""
         found: str | None = pins.get("digests", {}).get(reading.slice.text, pins.get("digest"))
         return found
 
     def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
-        """The rows of a slice's files, if they are still those that were pinned; none where none are there and that is fine."""
+        """Return the rows of the files of a slice if they are the pinned ones; no rows if there are none and may be none."""
         return lambda slice_: self._rows(session, replace(reading, slice=slice_), pins)
+
+    def verify(self, reading: Reading, pins: Pins) -> None:
+        """Raise SourceChanged unless the files are still the pinned ones.
+
+        The files are listed again after Spark has read them: a file that changed in between may have been read in part.
+        """
+        for cell in self.cells(reading):
+            self._verify(self.found(cell), cell, pins)
+
+    def _refuse_shared_path(self, reading: Reading) -> None:
+        """Refuse an hour that has the path of the one before or after it: time zones had other clock changes in the past."""
+        cell, grid = reading.slice, reading.grid
+        if not isinstance(cell, Interval) or grid is None or grid.every != "hour" or not self.by_interval:
+            return
+        for other in (grid.cell(grid.step(cell.start, -1)), grid.cell(cell.end)):
+            if _render(self.path, other) == _render(self.path, cell):
+                raise BadDeclaration(where=reading.where, problem=self._shared_path(other, cell))
+
+    def _shared_path(self, one: Interval, other: Interval) -> str:
+        both = f"{one} and {other} would both read {_render(self.path, one)}"
+        return f"path {self.path!r} is not unique per interval: {both}"
+
+    def _verify(self, found: list[InputFile], reading: Reading, pins: Pins) -> None:
+        if _digest(found, reading) != self.pinned(reading, pins):
+            raise SourceChanged(**self._facts(reading))
 
     def _rows(self, session: SparkSession, reading: Reading, pins: Pins) -> DataFrame:
         found = self.found(reading)
-        if self._pins(found, reading)["digest"] != self.pinned(reading, pins):
-            raise SourceChanged(**self._facts(reading))
+        self._verify(found, reading, pins)
         if found:
-            return self._load(session, found, self.schema)
+            return self._load(session, found, reading)
         if self.schema is not None:
-            return _no_rows(session, self.schema)
-        # The columns of no rows are those of the files of any other interval.
-        others = find_files(reading.place.file(self._anywhere()))
+            return _no_rows(session, _parse(self.schema))
+        # Without a schema, the columns of an empty interval are those of the files of any other interval.
+        others = find_files(reading.lake.file(self._anywhere()))
         if not others:
             raise SourceMissing(**self._facts(reading))
-        return self._load(session, others[-1:], None).limit(0)
+        return self._load(session, others[-1:], reading).limit(0)
 
-    def _load(self, session: SparkSession, found: list[Found], schema: str | None) -> DataFrame:
-        reader = session.read.format(self.format).options(**{**_OPTIONS[self.format], **self.options})
-        reader = reader if schema is None else reader.schema(schema)
-        return reader.load([escaped(file.path) for file in found])
-
-    def _pins(self, found: list[Found], reading: Reading) -> Pins:
-        return {"files": self.path, "count": len(found), "digest": digest(found, reading.place.file(""))}
+    def _load(self, session: SparkSession, found: list[InputFile], reading: Reading) -> DataFrame:
+        options = {**_OPTIONS[self.format], **self.options}
+        schema = None if self.schema is None else _parse(self.schema)
+        if self.format != "csv" or not matched_by_name(options):
+            return _read(session, self.format, options, schema, found)
+        # Spark matches CSV columns by position: read files of equal headers together, and let Spark check each header.
+        wrong = {"where": reading.where, "pipeline": reading.pipeline}
+        options |= {"enforceSchema": "false"}
+        groups = group_by_header(found, schema, options, wrong)
+        frames = [_read(session, "csv", options, ordered, group) for ordered, group in groups]
+        names = frames[0].columns if schema is None else schema.fieldNames()
+        frames = [frame if frame.columns == names else frame.select(*map(identifier, names)) for frame in frames]
+        return reduce(lambda one, other: one.unionByName(other), frames)
 
     def _facts(self, reading: Reading) -> dict[str, str]:
         return {"path": self._pattern(reading), "slice": str(reading.slice), "pipeline": reading.pipeline}
 
     def _pattern(self, reading: Reading) -> str:
-        return reading.place.file(self._filled_in(reading.slice))
-
-    def _filled_in(self, slice_: Slice) -> str:
-        if not isinstance(slice_, Interval):
-            return self.path
-        return self.path.format(start=slice_.local_start, end=slice_.local_end)
+        return reading.lake.file(_render(self.path, reading.slice))
 
     def _anywhere(self) -> str:
         parts = string.Formatter().parse(self.path)
@@ -175,39 +208,147 @@ class FilesSource:
 
 
 @dataclass(frozen=True)
-class FilesSight:
-    """What the folders of intervals show."""
+class FilesStats:
+    """Statistics from listing the folders of intervals."""
 
     source: FilesSource
     reading: Reading
 
     def estimate(self, interval: Interval) -> InputSize:
-        """By the sizes of the files; of a long range by those of a few intervals."""
+        """Estimate the size of the files; for a long range from a sample of its intervals."""
         grid = self.reading.grid
         assert grid is not None
         count = grid.count(interval)
-        some = [grid.step(interval.start, number) for number in range(0, count, max(1, count // _SAMPLED))]
-        readings = (replace(self.reading, slice=grid.cell(start)) for start in some)
-        size = sum(file.size for reading in readings for file in self.source.found(reading))
-        return InputSize(bytes=round(size * count / len(some)))
+        sample = [grid.step(interval.start, number) for number in range(0, count, max(1, count // _SAMPLED))]
+        readings = (replace(self.reading, slice=grid.cell(start)) for start in sample)
+        try:
+            size = sum(file.size for reading in readings for file in self.source.found(reading))
+        except SourceUnreadable:  # the run will report it
+            return InputSize()
+        return InputSize(bytes=round(size * count / len(sample)))
 
     def changed(self, interval: Interval, pins: Pins) -> list[tuple[Interval, str]]:
-        """By the digests of what is there now and was there then."""
+        """Return the intervals whose files have another digest than the pinned one, and why."""
         cells = self.source.cells(replace(self.reading, slice=interval))
-        return [
-            (cell.slice, f"its files at {self.source.path} are others now")
-            for cell in cells
-            if isinstance(cell.slice, Interval)
-            and digest(self.source.found(cell), cell.place.file("")) != self.source.pinned(cell, pins)
-        ]
+        reasons = ((cell.slice, self._reason(cell, pins)) for cell in cells)
+        return [(slice_, why) for slice_, why in reasons if why and isinstance(slice_, Interval)]
+
+    def _reason(self, cell: Reading, pins: Pins) -> str | None:
+        try:
+            now = _digest(self.source.found(cell), cell)
+        except SourceUnreadable as error:
+            return f"the input files at {self.source.path} may have changed: {error.message}"
+        return None if now == self.source.pinned(cell, pins) else f"the input files at {self.source.path} changed"
 
 
-def _no_rows(session: SparkSession, schema: str) -> DataFrame:
-    """A frame of these columns that Spark knows to be empty: one made from a list of Python's would start workers to ask."""
-    from pyspark.sql import functions as F
+def _digest(found: list[InputFile], reading: Reading) -> str:
+    return digest(found, reading.lake.file(""))
+
+
+def _render(path: str, slice_: Slice) -> str:
+    """Return the path with the wall-clock start and end of an interval filled in."""
+    if not isinstance(slice_, Interval):
+        return path
+    return path.format(start=slice_.local_start, end=slice_.local_end)
+
+
+@lru_cache(maxsize=1024)
+def same_path(path: str, grid: Grid) -> tuple[Interval, Interval] | None:
+    """Return two intervals of the grid with the same path, if there are any. Both would read the same files."""
+    seen: dict[str, Interval] = {}
+    for cell in _probes(grid):
+        other = seen.setdefault(_render(path, cell), cell)
+        if other != cell:
+            return other, cell
+    return None
+
+
+def _probes(grid: Grid) -> Iterator[Interval]:
+    """Yield intervals of three years: all of them, but of hours those of a week, of every day, and of clock changes."""
+    start, end = (grid.floor(datetime(year, 1, 5, tzinfo=UTC)) for year in (2024, 2027))
+    if grid.every != "hour":
+        yield from grid.cells(start, end)
+        return
+    week = timedelta(days=7)
+    yield from grid.cells(start, start + week)
+    zone = ZoneInfo(grid.zone)
+    for number in range((end - start).days):
+        day = start + number * timedelta(days=1)
+        yield grid.cell(day)
+        before, after = (time.astimezone(zone).utcoffset() for time in (day, day + timedelta(days=1)))
+        if before != after:
+            yield from grid.cells(day, day + timedelta(days=1))
+
+
+def matched_by_name(options: Mapping[str, Any]) -> bool:
+    """Return whether CSV files have a header by which columns are matched, unless the user chose otherwise."""
+    chosen = {name.lower(): str(value).lower() for name, value in options.items()}
+    return chosen.get("header") == "true" and "enforceschema" not in chosen
+
+
+def group_by_header(
+    found: list[InputFile], schema: StructType | None, options: Mapping[str, Any], facts: Mapping[str, str]
+) -> list[tuple[StructType | None, list[InputFile]]]:
+    """Group CSV files by their header, each group with the schema in the order of its header.
+
+    Raise WrongHeader if a header lacks a column or has another one. Without a schema the first header counts.
+    """
+    chosen = {name.lower(): str(value) for name, value in options.items()}
+    corrupt = chosen.get("columnnameofcorruptrecord", "_corrupt_record")
+    with ThreadPoolExecutor() as threads:
+        headers = list(threads.map(lambda file: _header(file.path, chosen), found))
+    fields = {} if schema is None else {f.name.casefold(): f for f in schema.fields if f.name != corrupt}
+    expected = [f.name for f in fields.values()] or next(filter(None, headers), [])
+    groups: dict[tuple[str, ...], list[InputFile]] = {}
+    for file, header in zip(found, headers, strict=True):
+        names = header or expected  # an empty file has no header and no rows
+        order = tuple(name.casefold() for name in names)
+        if sorted(order) != sorted(name.casefold() for name in expected):
+            columns = {"found": ", ".join(names), "expected": ", ".join(expected)}
+            raise WrongHeader(path=file.path, **columns, **facts)
+        groups.setdefault(order, []).append(file)
+    if schema is None:
+        return [(None, group) for group in groups.values()]
+    extra = [field for field in schema.fields if field.name == corrupt]
+    return [(type(schema)([*(fields[name] for name in order), *extra]), group) for order, group in groups.items()]
+
+
+def _header(path: str, options: Mapping[str, str]) -> list[str]:
+    """Return the names in the header of a CSV file; none if the file is empty."""
+    encoding = options.get("encoding", options.get("charset", "utf-8"))
+    comment, separator = options.get("comment"), options.get("sep", options.get("delimiter", ","))
+    lines = text_lines(path, "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding)
+    line = next((line for line in lines if line.strip() and not (comment and line.startswith(comment))), None)
+    if line is None:
+        return []
+    separator = separator.replace("\\t", "\t")
+    quote = options.get("quote", '"')
+    names = next(csv.reader([line], delimiter=separator, quotechar=quote)) if len(separator + quote) == 2 else None
+    names = line.split(separator) if names is None else names
+    if options.get("ignoreleadingwhitespace", "").lower() == "true":
+        names = [name.lstrip() for name in names]
+    return [name.rstrip() for name in names] if options.get("ignoretrailingwhitespace", "").lower() == "true" else names
+
+
+def _read(
+    session: SparkSession, kind: str, options: Mapping[str, Any], schema: StructType | None, found: Iterable[InputFile]
+) -> DataFrame:
+    reader = session.read.format(kind).options(**options)
+    reader = reader if schema is None else reader.schema(schema)
+    return reader.load([escape_glob(file.path) for file in found])
+
+
+def _parse(schema: str) -> StructType:
     from pyspark.sql.types import StructType
 
     columns = StructType.fromDDL(schema)
     assert isinstance(columns, StructType)
-    nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in columns.fields]
+    return columns
+
+
+def _no_rows(session: SparkSession, schema: StructType) -> DataFrame:
+    """Return a frame that Spark knows to be empty: one from an empty Python list would start Python workers."""
+    from pyspark.sql import functions as F
+
+    nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
     return session.range(1).select(*nothing).limit(0)

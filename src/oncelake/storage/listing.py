@@ -1,78 +1,143 @@
-"""Finding the files a pattern names, without a JVM: their paths, sizes and times."""
+"""List the input files that a glob pattern matches, without a JVM: their paths, sizes and modification times."""
 
 from __future__ import annotations
 
-import fnmatch
-import glob
 import hashlib
+import io
 import os
 import posixpath
 import re
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
 
+from oncelake.errors import SourceUnreadable
 from oncelake.storage.paths import is_local, local_path
 
 _MAGIC = re.compile(r"[*?\[{]")
+_ANY_DEPTH = "**"
 
 
 @dataclass(frozen=True, order=True)
-class Found:
-    """One file: where it is, how long it is, and when it was last written, in nanoseconds."""
+class InputFile:
+    """One input file: its path, its size, and its modification time in nanoseconds."""
 
     path: str
     size: int
     modified: int
 
 
-def find_files(pattern: str) -> list[Found]:
-    """The files a glob pattern names, or those below the folders it names; hidden ones are left out."""
-    found = _local(str(local_path(pattern))) if is_local(pattern) else _remote(pattern)
-    return sorted(found)
+def find_files(pattern: str) -> list[InputFile]:
+    """Return the files that match a glob pattern, or that lie below a folder that matches it.
+
+    Hidden and temporary names are skipped in every component below the fixed prefix of the pattern. A folder that does
+    not exist has no files; one that cannot be listed is an error, because its files would be taken for absent.
+    """
+    with _readable(pattern):
+        found = _local(str(local_path(pattern))) if is_local(pattern) else _remote(pattern)
+        return sorted(set(found))
 
 
-def digest(files: list[Found], root: str) -> str:
-    """One short text that changes when any file comes, goes or changes."""
-    lines = (
-        f"{posixpath.relpath(f.path, root) if is_local(f.path) else f.path}\t{f.size}\t{f.modified}" for f in files
-    )
+def digest(files: list[InputFile], root: str) -> str:
+    """Return a short text that changes when a file is added, removed or changed, but not when `root` is moved."""
+    prefix = f"{local_path(root)}/" if is_local(root) else root
+    lines = (f"{file.path.removeprefix(prefix)}\t{file.size}\t{file.modified}" for file in files)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def escaped(path: str) -> str:
-    """A path that Spark takes for itself and not for a pattern."""
+def text_lines(path: str, encoding: str) -> Iterator[str]:
+    """Yield the lines of a text file that may be compressed."""
+    from pyarrow import fs
+
+    with _readable(path):
+        system, name = (fs.LocalFileSystem(), str(local_path(path))) if is_local(path) else _file_system(path)
+        with system.open_input_stream(name, compression="detect") as stream:
+            yield from (line.rstrip("\n") for line in io.TextIOWrapper(stream, encoding, errors="replace"))
+
+
+def escape_glob(path: str) -> str:
+    """Escape a path so that Spark does not take it for a glob pattern."""
     return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)
 
 
-def _local(pattern: str) -> Iterator[Found]:
-    for match in glob.glob(pattern, recursive=True):
-        if os.path.isdir(match):
-            for folder, below, names in os.walk(match):
-                below[:] = [name for name in below if not _hidden(name)]
-                yield from (_stat(os.path.join(folder, name)) for name in names if not _hidden(name))
-        elif not _hidden(os.path.basename(match)):
-            yield _stat(match)
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SourceUnreadable(path=path, problem=f"{error.strerror or error}") from error
 
 
-def _stat(path: str) -> Found:
-    facts = os.stat(path)
-    return Found(path, facts.st_size, facts.st_mtime_ns)
+def _local(pattern: str) -> Iterator[InputFile]:
+    folder, parts = _split(pattern)
+    try:
+        found = os.stat(folder)
+    except FileNotFoundError:
+        return
+    if parts or stat.S_ISDIR(found.st_mode):
+        yield from _below(folder, parts or (_ANY_DEPTH,))
+    elif not _is_hidden(posixpath.basename(folder)):
+        yield InputFile(folder, found.st_size, found.st_mtime_ns)
 
 
-def _remote(pattern: str) -> Iterator[Found]:
+def _split(pattern: str) -> tuple[str, tuple[str, ...]]:
+    """Split a pattern into its fixed prefix and the components from the first wildcard on."""
+    parts = pattern.rstrip("/").split("/")
+    fixed = next((number for number, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
+    return "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else "."), tuple(parts[fixed:])
+
+
+def _below(folder: str, parts: tuple[str, ...]) -> Iterator[InputFile]:
+    """Yield the files whose path below the folder matches the components of a pattern, or continues a match."""
+    first, *others = parts
+    rest = tuple(others)
+    if first == _ANY_DEPTH and rest:
+        yield from _below(folder, rest)
+    with os.scandir(folder) as entries:
+        visible = [entry for entry in entries if not _is_hidden(entry.name)]
+    for entry in visible:
+        if first != _ANY_DEPTH and not fnmatchcase(entry.name, first):
+            continue
+        if entry.is_dir():
+            yield from _below(entry.path, parts if first == _ANY_DEPTH else rest or (_ANY_DEPTH,))
+        elif not rest:
+            found = entry.stat()
+            yield InputFile(entry.path, found.st_size, found.st_mtime_ns)
+
+
+def _remote(pattern: str) -> Iterator[InputFile]:
     from pyarrow import fs
 
-    scheme, _, rest = pattern.partition("://")
-    plain = _MAGIC.split(rest)[0]
-    root = plain if plain == rest else posixpath.dirname(plain)
-    system, base = fs.FileSystem.from_uri(f"{'s3' if scheme in ('s3a', 's3n') else scheme}://{root}")
-    below = rest.removeprefix(root).strip("/")
+    folder, parts = _split(pattern)
+    system, base = _file_system(folder)
+    if not parts and (info := system.get_file_info(base)).is_file and not _is_hidden(info.base_name):
+        yield InputFile(folder, info.size, info.mtime_ns or 0)
     for info in system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True)):
         inner = info.path.removeprefix(base).strip("/")
-        wanted = not below or fnmatch.fnmatch(inner, below) or fnmatch.fnmatch(inner, f"{below}/*")
-        if info.is_file and wanted and not any(_hidden(part) for part in inner.split("/")):
-            yield Found(f"{scheme}://{root}/{inner}".rstrip("/"), info.size, info.mtime_ns or 0)
+        names = inner.split("/")
+        if inner and info.is_file and not any(map(_is_hidden, names)) and _matches(names, parts):
+            yield InputFile(f"{folder}/{inner}", info.size, info.mtime_ns or 0)
 
 
-def _hidden(name: str) -> bool:
-    return name.startswith(("_", "."))
+def _file_system(path: str) -> tuple[Any, str]:
+    from pyarrow import fs
+
+    found: tuple[Any, str] = fs.FileSystem.from_uri(re.sub(r"^s3[an]://", "s3://", path))
+    return found
+
+
+def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
+    """Return whether a path matches the components of a pattern, or lies below a folder that matches them."""
+    if not parts:
+        return True
+    if parts[0] == _ANY_DEPTH:
+        return any(_matches(names[skipped:], parts[1:]) for skipped in range(len(names) + 1))
+    return bool(names) and fnmatchcase(names[0], parts[0]) and _matches(names[1:], parts[1:])
+
+
+def _is_hidden(name: str) -> bool:
+    """Return whether Spark skips the name, too: it would read no row of such a file."""
+    return (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
