@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from oncelake.declare.graph import ordered
+from oncelake.declare.graph import sort_upstream_first
 from oncelake.declare.pipelines import Schedule, build
 from oncelake.errors import BadRange, UnknownPipeline
 from oncelake.model.coverage import Coverage, resolve_overlaps
@@ -83,7 +83,7 @@ def done(pipeline, *cells, generation=1, log=None):
 
 
 def plan_of(*pipelines, logs=None, pins=None, names=(), now=NOW, **asked):
-    return make_plan(ordered(pipelines), LakeState(logs or {}, pins or {}), Request(now, tuple(names), **asked))
+    return make_plan(sort_upstream_first(pipelines), LakeState(logs or {}, pins or {}), Request(now, tuple(names), **asked))
 
 
 def actions(plan):

@@ -1,1 +1,1 @@
-"""What a user writes: pipelines, their graph, the project's files and settings."""
+"""Declarations: pipelines, their dependency graph, the project's files and settings."""

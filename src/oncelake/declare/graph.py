@@ -1,4 +1,4 @@
-"""How pipelines hang together: the order they run in, and that no two own the same rows."""
+"""The dependency graph of pipelines: topological order, ownership of rows, and drawings."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from oncelake.model.contracts import Pattern, Source
 from oncelake.model.ownership import disjoint
 
 
-def ordered(pipelines: Iterable[Pipeline]) -> dict[str, Pipeline]:
-    """The pipelines by name, upstream first; refused when two share a name or rows, or when they form a circle."""
+def sort_upstream_first(pipelines: Iterable[Pipeline]) -> dict[str, Pipeline]:
+    """Return the pipelines by name, upstream first; raise if two share a name or rows, or if there is a cycle."""
     by_name: dict[str, Pipeline] = {}
     for pipeline in pipelines:
         if pipeline.name in by_name:
@@ -30,7 +30,7 @@ def ordered(pipelines: Iterable[Pipeline]) -> dict[str, Pipeline]:
 
 
 def upstream_of(pipeline: Pipeline, pipelines: Iterable[Pipeline]) -> list[str]:
-    """The names of the pipelines that write what this one reads."""
+    """Return the names of the pipelines that write the tables this one reads."""
     reads = {table.casefold() for table in pipeline.reads_tables}
     return [other.name for other in pipelines if reads & {table.casefold() for table in other.writes_tables}]
 
@@ -39,7 +39,7 @@ def _check_ownership(pipelines: Iterable[Pipeline]) -> None:
     writers: defaultdict[str, list[tuple[Pipeline, Pattern]]] = defaultdict(list)
     for pipeline in pipelines:
         for pattern in pipeline.writes:
-            # Folders do not tell names apart by case everywhere; rows must not depend on that.
+            # Some file systems ignore case; ownership of rows must not depend on that.
             writers[pattern.target.casefold()].append((pipeline, pattern))
     for target, owners in writers.items():
         for inner in writers:
@@ -47,9 +47,9 @@ def _check_ownership(pipelines: Iterable[Pipeline]) -> None:
                 first, second = owners[0][0], writers[inner][0][0]
                 raise OverlappingWriters(target=target, first=_owner(first), second=_owner(second))
     for owners in writers.values():
-        for (one, its), (other, others) in combinations(owners, 2):
-            if (its.replaces or others.replaces) and not disjoint(its.within, others.within):
-                raise OverlappingWriters(target=its.target, first=_owner(one), second=_owner(other))
+        for (first, one), (second, other) in combinations(owners, 2):
+            if (one.replaces or other.replaces) and not disjoint(one.within, other.within):
+                raise OverlappingWriters(target=one.target, first=_owner(first), second=_owner(second))
 
 
 def _owner(pipeline: Pipeline) -> str:
@@ -57,19 +57,19 @@ def _owner(pipeline: Pipeline) -> str:
 
 
 def edges(pipelines: Mapping[str, Pipeline]) -> list[tuple[str, str]]:
-    """What is read and written: from tables and files to pipelines, and from pipelines to tables."""
+    """Return the edges of the graph: from tables and files to pipelines, and from pipelines to tables."""
     found: list[tuple[str, str]] = []
     for pipeline in pipelines.values():
-        found += [(name, pipeline.name) for source in pipeline.reads.values() for name in _read(source)]
+        found += [(name, pipeline.name) for source in pipeline.reads.values() for name in _inputs(source)]
         found += [(pipeline.name, pattern.target) for pattern in pipeline.writes]
     return found
 
 
 def as_text(pipelines: Mapping[str, Pipeline]) -> str:
-    """A line for every pipeline, upstream first: what it reads, how often it runs, and what it writes by which pattern."""
+    """Return one line per pipeline, upstream first: its inputs, its schedule, and its targets with their patterns."""
     lines = []
     for pipeline in pipelines.values():
-        reads = ", ".join(name for source in pipeline.reads.values() for name in _read(source))
+        reads = ", ".join(name for source in pipeline.reads.values() for name in _inputs(source))
         writes = ", ".join(f"{pattern.target} ({pattern.kind})" for pattern in pipeline.writes)
         every = f"every {pipeline.grid.every}" if pipeline.grid else "when its inputs change"
         lines.append(f"{reads} → {pipeline.name} ({every}) → {writes}")
@@ -77,26 +77,26 @@ def as_text(pipelines: Mapping[str, Pipeline]) -> str:
 
 
 def as_mermaid(pipelines: Mapping[str, Pipeline]) -> str:
-    """A flowchart: tables and files are boxes, pipelines have round ends."""
-    reads = [name for pipeline in pipelines.values() for source in pipeline.reads.values() for name in _read(source)]
+    """Return a Mermaid flowchart: tables and files are boxes, pipelines have round ends."""
+    reads = [name for pipeline in pipelines.values() for source in pipeline.reads.values() for name in _inputs(source)]
     boxes = dict.fromkeys([*reads, *(pattern.target for p in pipelines.values() for pattern in p.writes)])
-    # A table may be called like a pipeline: they are told apart by what they are.
+    # A table and a pipeline may have the same name, so the node ids contain the kind.
     numbers = {("", name): f"t{number}" for number, name in enumerate(boxes)}
     numbers |= {("pipeline", name): f"p{number}" for number, name in enumerate(pipelines)}
-    lines = [f'    {numbers["", name]}["{_escaped(name)}"]' for name in boxes]
-    lines += [f'    {numbers["pipeline", name]}(["{_escaped(name)}"])' for name in pipelines]
+    lines = [f'    {numbers["", name]}["{_escape(name)}"]' for name in boxes]
+    lines += [f'    {numbers["pipeline", name]}(["{_escape(name)}"])' for name in pipelines]
     for pipeline in pipelines.values():
-        mine = numbers["pipeline", pipeline.name]
-        read = [name for source in pipeline.reads.values() for name in _read(source)]
-        lines += [f"    {numbers['', name]} --> {mine}" for name in read]
-        lines += [f"    {mine} -->|{pattern.kind}| {numbers['', pattern.target]}" for pattern in pipeline.writes]
+        node = numbers["pipeline", pipeline.name]
+        inputs = [name for source in pipeline.reads.values() for name in _inputs(source)]
+        lines += [f"    {numbers['', name]} --> {node}" for name in inputs]
+        lines += [f"    {node} -->|{pattern.kind}| {numbers['', pattern.target]}" for pattern in pipeline.writes]
     return "\n".join(["flowchart LR", *lines])
 
 
-def _read(source: Source) -> list[str]:
-    """The tables a source reads, or what else it is known by."""
+def _inputs(source: Source) -> list[str]:
+    """Return the tables a source reads, or its path."""
     return list(source.tables) or [str(getattr(source, "path", source))]
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace('"', "#quot;")

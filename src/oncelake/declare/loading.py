@@ -1,4 +1,4 @@
-"""Loading a project: its settings and every pipeline its files declare. Nothing is read, written or started."""
+"""Load a project: its settings and every pipeline that its files declare. No data is read or written."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from oncelake.declare.graph import ordered
-from oncelake.declare.pipelines import Pipeline, Schedule, build, collecting
+from oncelake.declare.graph import sort_upstream_first
+from oncelake.declare.pipelines import Pipeline, Schedule, build, collect_pipelines
 from oncelake.declare.settings import FILE, Settings, read_settings
 from oncelake.declare.yaml_lines import read_yaml
 from oncelake.errors import BadSettings, LoadFailed, OncelakeError
@@ -25,14 +25,14 @@ from oncelake.errors.base import did_you_mean
 
 Vocabulary = Mapping[str, Callable[..., Any]]
 _DEFAULT = ("pipelines.py", "pipelines")
-# Loading swaps modules of the whole process.
-_one_at_a_time = threading.RLock()
+# Loading replaces modules of the whole process.
+_import_lock = threading.RLock()
 _SCHEDULE = ("every", "start", "timezone", "combine_intervals", "late", "lookback")
 _PIPELINE_KEYS = (*_SCHEDULE, "reads", "writes", "transform")
 
 
 @dataclass(frozen=True)
-class Project:
+class LoadedProject:
     """A loaded project: its settings and its pipelines, upstream first."""
 
     settings: Settings
@@ -40,10 +40,10 @@ class Project:
 
 
 @dataclass(frozen=True)
-class _Sheet:
-    """A YAML file that declares pipelines, and the words it may use."""
+class _YamlFile:
+    """A YAML file that declares pipelines, and the sources and patterns it may name."""
 
-    shown: str
+    path: str
     lines: Mapping[tuple[Any, ...], int]
     sources: Vocabulary
     patterns: Vocabulary
@@ -51,7 +51,7 @@ class _Sheet:
     def at(self, *path: Any) -> str:
         while path and path not in self.lines:
             path = path[:-1]
-        return f"{self.shown}:{self.lines.get(path, 1)}"
+        return f"{self.path}:{self.lines.get(path, 1)}"
 
 
 @dataclass
@@ -62,43 +62,45 @@ class _Loading:
     found: list[Pipeline] = field(default_factory=list)
 
 
-def load_project(root: Path, profile: str | None, sources: Vocabulary, patterns: Vocabulary) -> Project:
+def load_project(root: Path, profile: str | None, sources: Vocabulary, patterns: Vocabulary) -> LoadedProject:
     """Load the project in a folder. The vocabularies are the sources and patterns that YAML may name."""
     root = root.resolve()
     settings = read_settings(root, profile)
     loading = _Loading(root, sources, patterns)
-    with _one_at_a_time, _importing_from(root):
+    with _import_lock, _import_path(root):
         _load_entries(settings, loading)
     if not loading.found:
         raise BadSettings(where=settings.at("pipelines"), problem="no pipelines are declared")
-    return Project(settings, ordered(loading.found))
+    return LoadedProject(settings, sort_upstream_first(loading.found))
 
 
 def _load_entries(settings: Settings, loading: _Loading) -> None:
     entries = settings.pipelines
-    sheet = _Sheet(FILE, settings.lines, loading.sources, loading.patterns)
+    yaml_file = _YamlFile(FILE, settings.lines, loading.sources, loading.patterns)
     if entries is None:
         entries = [name for name in _DEFAULT if (settings.root / name).exists()]
     if isinstance(entries, dict):
-        loading.found += _from_yaml(sheet, ("pipelines",), entries)
+        loading.found += _from_yaml(yaml_file, ("pipelines",), entries)
         return
     if not isinstance(entries, str | list):
-        raise BadSettings(where=settings.at("pipelines"), problem=f"pipelines names files or folders, not {entries!r}")
+        raise BadSettings(
+            where=settings.at("pipelines"), problem=f"pipelines must be files or folders, not {entries!r}"
+        )
     for index, entry in enumerate([entries] if isinstance(entries, str) else entries):
         where = settings.at("pipelines", index) if isinstance(entries, list) else settings.at("pipelines")
         if isinstance(entry, dict):
-            loading.found += _from_yaml(sheet, ("pipelines", index), entry)
+            loading.found += _from_yaml(yaml_file, ("pipelines", index), entry)
         elif isinstance(entry, str):
             for path in _files(settings.root, entry, where):
                 _load_file(path, loading)
         else:
-            raise BadSettings(where=where, problem=f"pipelines names files or folders, not {entry!r}")
+            raise BadSettings(where=where, problem=f"pipelines must be files or folders, not {entry!r}")
 
 
 def _files(root: Path, entry: str, where: str) -> list[Path]:
     path = (root / entry).resolve()
     if not path.is_relative_to(root):
-        raise BadSettings(where=where, problem=f"{entry} lies outside the project")
+        raise BadSettings(where=where, problem=f"{entry} is outside the project")
     if path.is_dir():
         found = (p for p in path.rglob("*") if p.suffix in (".py", ".yaml", ".yml"))
         return sorted(p for p in found if not any(part[0] in "._" for part in p.relative_to(path).parts))
@@ -108,65 +110,68 @@ def _files(root: Path, entry: str, where: str) -> list[Path]:
 
 
 def _load_file(path: Path, loading: _Loading) -> None:
-    shown = str(path.relative_to(loading.root))
+    relative = str(path.relative_to(loading.root))
     if path.suffix == ".py":
-        with collecting() as found:
-            _import(path, loading.root)
+        with collect_pipelines() as found:
+            _import_file(path, loading.root)
         loading.found += found
         return
-    document, lines = read_yaml(path, shown)
+    document, lines = read_yaml(path, relative)
     for key in document:
         if key != "pipelines":
-            where = f"{shown}:{lines.get((key,), 1)}"
+            where = f"{relative}:{lines.get((key,), 1)}"
             raise BadSettings(where=where, problem=f"unknown key {key!r}{did_you_mean(str(key), ('pipelines',))}")
-    sheet = _Sheet(shown, lines, loading.sources, loading.patterns)
-    loading.found += _from_yaml(sheet, ("pipelines",), document.get("pipelines", {}))
+    yaml_file = _YamlFile(relative, lines, loading.sources, loading.patterns)
+    loading.found += _from_yaml(yaml_file, ("pipelines",), document.get("pipelines", {}))
 
 
-def _import(path: Path, root: Path) -> None:
+def _import_file(path: Path, root: Path) -> None:
     name = ".".join(path.relative_to(root).with_suffix("").parts)
     if all(part.isidentifier() for part in name.split(".")):
-        _guarded(lambda: importlib.import_module(name), root, path)
+        _run_user_code(lambda: importlib.import_module(name), root, path)
         return
     spec = importlib.util.spec_from_file_location(re.sub(r"\W", "_", name), path)
     if spec is None or spec.loader is None:
         raise LoadFailed(where=str(path), problem="not a Python file")
     module = importlib.util.module_from_spec(spec)
-    _guarded(lambda: spec.loader.exec_module(module), root, path)  # type: ignore[union-attr]
+    _run_user_code(lambda: spec.loader.exec_module(module), root, path)  # type: ignore[union-attr]
 
 
-def _guarded(load: Callable[[], Any], root: Path, path: Path) -> None:
+def _run_user_code(load: Callable[[], Any], root: Path, path: Path) -> None:
+    """Import a user's file; raise LoadFailed with the last line inside the project if that fails."""
     try:
         load()
     except OncelakeError:
         raise
     except SyntaxError as error:
-        where = f"{_shown(error.filename or str(path), root)}:{error.lineno}"
+        where = f"{_relative(error.filename or str(path), root)}:{error.lineno}"
         raise LoadFailed(where=where, problem=f"SyntaxError: {error.msg}") from error
     except (Exception, SystemExit) as error:
-        where = _shown(str(path), root)
+        where = _relative(str(path), root)
         for frame in traceback.extract_tb(error.__traceback__):
             if Path(frame.filename).is_relative_to(root):
-                where = f"{_shown(frame.filename, root)}:{frame.lineno}"
+                where = f"{_relative(frame.filename, root)}:{frame.lineno}"
         raise LoadFailed(where=where, problem=f"{type(error).__name__}: {error}") from error
 
 
-def _shown(filename: str, root: Path) -> str:
+def _relative(filename: str, root: Path) -> str:
     path = Path(filename)
     return str(path.relative_to(root)) if path.is_relative_to(root) else filename
 
 
 @contextmanager
-def _importing_from(root: Path) -> Iterator[None]:
-    """Put the root on `sys.path`, and keep this project's modules apart from every other's.
+def _import_path(root: Path) -> Iterator[None]:
+    """Put the root on `sys.path`, and isolate this project's modules from those of other projects.
 
-    Modules of the project are taken out of `sys.modules` again: two projects in one process may both have a
-    `jobs.py`, a second load must run the decorators again, and functions whose module cannot be imported by name
-    travel to Spark's workers by value, which is the only way that works there.
+    The project's modules are removed from `sys.modules` afterwards: two projects in one process may both have a
+    `jobs.py`, a second load must run the decorators again, and Spark pickles functions by value only if their module
+    cannot be imported by name, which is the only way that works on its workers.
     """
-    own = {path.stem for path in root.glob("*.py")} | {path.parent.name for path in root.glob("*/__init__.py")}
-    before = {name: module for name, module in list(sys.modules.items()) if _belongs(name, module, root, own)}
-    for name in before:
+    top_level = {path.stem for path in root.glob("*.py")} | {path.parent.name for path in root.glob("*/__init__.py")}
+    saved = {
+        name: module for name, module in list(sys.modules.items()) if _is_in_project(name, module, root, top_level)
+    }
+    for name in saved:
         del sys.modules[name]
     sys.path.insert(0, str(root))
     importlib.invalidate_caches()
@@ -174,88 +179,89 @@ def _importing_from(root: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(str(root))
-        for name in [name for name, module in list(sys.modules.items()) if _belongs(name, module, root, set())]:
+        for name in [name for name, module in list(sys.modules.items()) if _is_in_project(name, module, root, set())]:
             del sys.modules[name]
-        sys.modules.update(before)
+        sys.modules.update(saved)
 
 
-def _belongs(name: str, module: ModuleType | None, root: Path, own: set[str]) -> bool:
+def _is_in_project(name: str, module: ModuleType | None, root: Path, top_level: set[str]) -> bool:
     if name == "__main__" or name.split(".", maxsplit=1)[0] == "oncelake":
         return False
-    if name.split(".", maxsplit=1)[0] in own:
+    if name.split(".", maxsplit=1)[0] in top_level:
         return True
-    places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
-    # As text: there are thousands of modules, and paths are slow.
-    inside = [place for place in places if place and str(place).startswith(f"{root}{os.sep}")]
-    return any(not {"site-packages", "dist-packages"} & set(Path(place).parts) for place in inside)
+    paths = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    # Compared as strings: there are thousands of modules, and pathlib is slow.
+    inside = [path for path in paths if path and str(path).startswith(f"{root}{os.sep}")]
+    return any(not {"site-packages", "dist-packages"} & set(Path(path).parts) for path in inside)
 
 
-def _from_yaml(sheet: _Sheet, path: tuple[Any, ...], bodies: Any) -> list[Pipeline]:
+def _from_yaml(yaml_file: _YamlFile, path: tuple[Any, ...], bodies: Any) -> list[Pipeline]:
     if not isinstance(bodies, dict):
         raise BadSettings(
-            where=sheet.at(*path), problem=f"pipelines are a mapping of names to pipelines, not {bodies!r}"
+            where=yaml_file.at(*path), problem=f"pipelines must be a mapping of names to pipelines, not {bodies!r}"
         )
-    return [_yaml_pipeline(sheet, (*path, name), str(name), body) for name, body in bodies.items()]
+    return [_yaml_pipeline(yaml_file, (*path, name), str(name), body) for name, body in bodies.items()]
 
 
-def _yaml_pipeline(sheet: _Sheet, path: tuple[Any, ...], name: str, body: Any) -> Pipeline:
+def _yaml_pipeline(yaml_file: _YamlFile, path: tuple[Any, ...], name: str, body: Any) -> Pipeline:
     if not isinstance(body, dict):
-        raise BadSettings(where=sheet.at(*path), problem=f"pipeline {name} is a mapping, not {body!r}")
+        raise BadSettings(where=yaml_file.at(*path), problem=f"pipeline {name} must be a mapping, not {body!r}")
     for key in body:
         if key not in _PIPELINE_KEYS:
             problem = f"pipeline {name}: unknown key {key!r}{did_you_mean(str(key), _PIPELINE_KEYS)}"
-            raise BadSettings(where=sheet.at(*path, key), problem=problem)
+            raise BadSettings(where=yaml_file.at(*path, key), problem=problem)
     for key in ("reads", "writes"):
         if key not in body:
-            raise BadSettings(where=sheet.at(*path), problem=f"pipeline {name} does not say what it {key}")
+            raise BadSettings(where=yaml_file.at(*path), problem=f"pipeline {name} has no {key}:")
     schedule = Schedule(
         **{"every": None, "start": None, "timezone": "UTC"} | {k: body[k] for k in _SCHEDULE if k in body}
     )
-    function = _transform(sheet, (*path, "transform"), body.get("transform"))
+    function = _load_transform(yaml_file, (*path, "transform"), body.get("transform"))
     writes = body["writes"] if isinstance(body["writes"], list) else [body["writes"]]
-    patterns = [_part(sheet, (*path, "writes"), "pattern", one) for one in writes]
-    reads = _reads(sheet, (*path, "reads"), body["reads"])
-    return build(function, reads, patterns, schedule, name=name, where=sheet.at(*path))
+    patterns = [_build_part(yaml_file, (*path, "writes"), "pattern", one) for one in writes]
+    reads = _build_sources(yaml_file, (*path, "reads"), body["reads"])
+    return build(function, reads, patterns, schedule, name=name, where=yaml_file.at(*path))
 
 
-def _reads(sheet: _Sheet, path: tuple[Any, ...], body: Any) -> Any:
-    if isinstance(body, dict) and not set(body) & set(sheet.sources):
-        return {name: _part(sheet, (*path, name), "source", one) for name, one in body.items()}
-    return _part(sheet, path, "source", body)
+def _build_sources(yaml_file: _YamlFile, path: tuple[Any, ...], body: Any) -> Any:
+    if isinstance(body, dict) and not set(body) & set(yaml_file.sources):
+        return {name: _build_part(yaml_file, (*path, name), "source", one) for name, one in body.items()}
+    return _build_part(yaml_file, path, "source", body)
 
 
-def _part(sheet: _Sheet, path: tuple[Any, ...], what: str, body: Any) -> Any:
-    """`{replace_interval: silver.orders, time: day}` is `replace_interval("silver.orders", time="day")`."""
-    words = sheet.sources if what == "source" else sheet.patterns
-    named = [key for key in body if key in words] if isinstance(body, dict) else []
+def _build_part(yaml_file: _YamlFile, path: tuple[Any, ...], what: str, body: Any) -> Any:
+    """Build a source or pattern: `{replace_interval: a.b, time: day}` is `replace_interval("a.b", time="day")`."""
+    vocabulary = yaml_file.sources if what == "source" else yaml_file.patterns
+    named = [key for key in body if key in vocabulary] if isinstance(body, dict) else []
     if len(named) != 1:
-        raise BadSettings(where=sheet.at(*path), problem=f"a {what} names one of {', '.join(words)}; found {body!r}")
+        problem = f"a {what} must name one of {', '.join(vocabulary)}; found {body!r}"
+        raise BadSettings(where=yaml_file.at(*path), problem=problem)
     options = {key: value for key, value in body.items() if key != named[0]}
     try:
-        return words[named[0]](body[named[0]], **options)
+        return vocabulary[named[0]](body[named[0]], **options)
     except OncelakeError as error:
-        raise BadSettings(where=sheet.at(*path), problem=error.facts.get("problem", error.message)) from error
+        raise BadSettings(where=yaml_file.at(*path), problem=error.facts.get("problem", error.message)) from error
     except (TypeError, ValueError) as error:
-        raise BadSettings(where=sheet.at(*path), problem=f"{named[0]}: {error}") from error
+        raise BadSettings(where=yaml_file.at(*path), problem=f"{named[0]}: {error}") from error
 
 
-def _transform(sheet: _Sheet, path: tuple[Any, ...], spelled: Any) -> Callable[..., Any]:
-    if spelled is None:
-        return _as_it_is
-    module_name, _, function_name = str(spelled).partition(":")
+def _load_transform(yaml_file: _YamlFile, path: tuple[Any, ...], reference: Any) -> Callable[..., Any]:
+    if reference is None:
+        return _identity
+    module_name, _, function_name = str(reference).partition(":")
     if not function_name:
-        raise BadSettings(where=sheet.at(*path), problem=f"transform is 'module:function', not {spelled!r}")
+        raise BadSettings(where=yaml_file.at(*path), problem=f"transform must be 'module:function', not {reference!r}")
     try:
-        with collecting():
+        with collect_pipelines():
             module = importlib.import_module(module_name)
         function: Callable[..., Any] = getattr(module, function_name)
     except OncelakeError:
         raise
     except (Exception, SystemExit) as error:
-        problem = f"transform {spelled!r} cannot be loaded: {type(error).__name__}: {error}"
-        raise BadSettings(where=sheet.at(*path), problem=problem) from error
+        problem = f"could not load transform {reference!r}: {type(error).__name__}: {error}"
+        raise BadSettings(where=yaml_file.at(*path), problem=problem) from error
     return function
 
 
-def _as_it_is(frame: Any) -> Any:
+def _identity(frame: Any) -> Any:
     return frame

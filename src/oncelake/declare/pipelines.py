@@ -1,4 +1,4 @@
-"""What a user declares: a pipeline is a source, a function and the patterns by which its results are written."""
+"""Pipeline declarations: sources, a transform function, and the patterns that write its results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from oncelake.model.source_location import display_path
 
 _declared: ContextVar[list[Pipeline] | None] = ContextVar("declared", default=None)
 
-_LONGEST = {
+# The longest possible interval of each grid.
+_MAX_LENGTH = {
     "hour": timedelta(hours=1),
     "day": timedelta(days=1),
     "week": timedelta(days=7),
@@ -27,7 +28,7 @@ _LONGEST = {
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A declared pipeline. It can still be called: that is the user's function, frames in, frame out."""
+    """A declared pipeline. Calling it calls the user's function: frames in, frame out."""
 
     name: str
     function: Callable[..., Any]
@@ -41,26 +42,26 @@ class Pipeline:
     lookback: timedelta | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the user's function, as if it had never been decorated."""
+        """Call the user's function as if it were not decorated."""
         return self.function(*args, **kwargs)
 
     @property
     def reads_tables(self) -> set[str]:
-        """The names of the tables it reads."""
+        """Return the names of the tables it reads."""
         return {table for source in self.reads.values() for table in source.tables}
 
     @property
     def writes_tables(self) -> set[str]:
-        """The names of the tables it writes."""
+        """Return the names of the tables it writes."""
         return {pattern.target for pattern in self.writes}
 
     def pattern(self, target: str) -> Pattern:
-        """The pattern by which a target is written."""
+        """Return the pattern that writes a target."""
         return next(pattern for pattern in self.writes if pattern.target == target)
 
 
 @contextmanager
-def collecting() -> Iterator[list[Pipeline]]:
+def collect_pipelines() -> Iterator[list[Pipeline]]:
     """Collect every pipeline that is declared inside the block."""
     found: list[Pipeline] = []
     token = _declared.set(found)
@@ -70,7 +71,7 @@ def collecting() -> Iterator[list[Pipeline]]:
         _declared.reset(token)
 
 
-def pipeline(  # noqa: PLR0913  every word of it is a choice of the user's
+def pipeline(  # noqa: PLR0913  each parameter is an option of the user
     *,
     reads: Source | Mapping[str, Source],
     writes: Pattern | Iterable[Pattern],
@@ -84,15 +85,15 @@ def pipeline(  # noqa: PLR0913  every word of it is a choice of the user's
 ) -> Callable[[Callable[..., Any]], Pipeline]:
     """Declare a pipeline. Nothing is read, written or started here.
 
-    With `every` ("hour", "day", "week", "month") and `start` it is driven by intervals; without them it has one slice,
-    the whole, and runs again when the versions of its inputs changed. Several sources are a dict and reach the function
-    by parameter name; a parameter named `interval` receives the interval. Several targets are a list of patterns, and
-    the function then returns a dict of frames by target.
+    With `every` ("hour", "day", "week", "month") and `start` the pipeline is driven by intervals. Without them it has one
+    slice, the whole table, and runs again when the versions of its inputs change. Pass several sources as a dict; they are
+    bound to the function's parameters by name. A parameter named `interval` receives the interval. Pass several targets as
+    a list of patterns; the function then returns a dict of frames by target.
 
-    Neighbouring intervals are written in one commit where the pattern allows it, each computed by itself; with
-    `combine_intervals=False` every interval has a commit of its own. Rows that come for an interval that is done make it stale,
-    which is shown; with `late="restate"` they are redone by `run`, those of the last `lookback` before the end of what is
-    run: a length of time like "7 days", or a number of intervals; without it all.
+    Neighbouring intervals are written in one commit where the pattern allows it, each computed separately. With
+    `combine_intervals=False` every interval has its own commit. Late rows mark a finished interval stale. With
+    `late="restate"`, `run` reprocesses stale intervals within `lookback` of the end of the run: a duration such as
+    "7 days", or a number of intervals; without `lookback` it reprocesses all of them.
     """
 
     def declare(function: Callable[..., Any]) -> Pipeline:
@@ -108,7 +109,7 @@ def pipeline(  # noqa: PLR0913  every word of it is a choice of the user's
 
 @dataclass(frozen=True)
 class Schedule:
-    """How time drives a pipeline, as it was written down."""
+    """The declared schedule of a pipeline: grid, first interval, time zone, and late data."""
 
     every: str | None
     start: str | date | None
@@ -127,64 +128,66 @@ def build(
     name: str | None,
     where: str,
 ) -> Pipeline:
-    """A checked pipeline, or BadDeclaration with the file and line of the user's code."""
+    """Return the validated pipeline; raise BadDeclaration with the file and line of the user's code."""
     if not callable(function):
-        raise BadDeclaration(where=where, problem=f"a pipeline is a function, not {function!r}")
+        raise BadDeclaration(where=where, problem=f"a pipeline must be a function, not {function!r}")
     name = name or getattr(function, "__name__", "")
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise BadDeclaration(where=where, problem=f"{name!r} is no name for a pipeline")
+        raise BadDeclaration(where=where, problem=f"{name!r} is not a valid pipeline name")
     try:
-        grid, begins = _grid(schedule)
-        lookback = _lookback(schedule)
-        patterns = _patterns(writes)
-        sources, takes_interval = _bind(function, reads)
-        _check(grid, sources, patterns)
+        grid, start = _parse_grid(schedule)
+        lookback = _parse_lookback(schedule)
+        patterns = _parse_patterns(writes)
+        sources, takes_interval = _bind_sources(function, reads)
+        _check_grid(grid, sources, patterns)
     except (ValueError, TypeError) as error:
         raise BadDeclaration(where=where, problem=f"pipeline {name}: {error}") from error
     combine_intervals = schedule.combine_intervals
-    return Pipeline(name, function, sources, patterns, grid, begins, where, takes_interval, combine_intervals, lookback)
+    return Pipeline(name, function, sources, patterns, grid, start, where, takes_interval, combine_intervals, lookback)
 
 
 def location(function: Callable[..., Any]) -> str:
-    """`file:line` of a function, as a user would look for it."""
+    """Return the `file:line` of a function."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:
         return repr(function)
     return f"{display_path(code.co_filename)}:{code.co_firstlineno}"
 
 
-def _grid(schedule: Schedule) -> tuple[Grid | None, datetime | None]:
+def _parse_grid(schedule: Schedule) -> tuple[Grid | None, datetime | None]:
     if schedule.every is None:
         if schedule.start is not None:
             raise ValueError("start= is given without every=")
         return None, None
     grid = Grid(schedule.every, schedule.timezone)
     if schedule.start is None:
-        raise ValueError('every= needs start=, the first interval there is (like start="2024-01-01")')
+        raise ValueError('every= needs start=, the first interval (for example start="2024-01-01")')
     start = grid.parse(schedule.start)
     if not grid.holds(start):
-        raise ValueError(f"start={schedule.start} is off the grid of every {grid.every}: {grid.cell(start)} holds it")
+        raise ValueError(
+            f"start={schedule.start} is off the grid of every {grid.every}: it lies inside {grid.cell(start)}"
+        )
     return grid, start
 
 
-def _lookback(schedule: Schedule) -> timedelta | None:
-    """How far back late rows are taken up by themselves; None if they are only shown."""
+def _parse_lookback(schedule: Schedule) -> timedelta | None:
+    """Return how far back `run` reprocesses intervals with late rows; None if they are only shown as stale."""
     if schedule.late not in (None, "show", "restate"):
-        raise ValueError(f'late={schedule.late!r} is neither "show" nor "restate"')
+        raise ValueError(f'late={schedule.late!r} must be "show" or "restate"')
     if schedule.late != "restate":
         if schedule.lookback is not None:
-            raise ValueError('lookback= says how far back late="restate" goes, which is not given')
+            raise ValueError('lookback= needs late="restate"')
         return None
     if schedule.every is None:
         raise ValueError('late="restate" needs every=')
     if schedule.lookback is None:
         return timedelta.max
     if isinstance(schedule.lookback, int) and schedule.lookback > 0:
-        return schedule.lookback * _LONGEST[schedule.every]
+        return schedule.lookback * _MAX_LENGTH[schedule.every]
     return parse_length(schedule.lookback)
 
 
-def _patterns(writes: Pattern | Iterable[Pattern]) -> tuple[Pattern, ...]:
+def _parse_patterns(writes: Pattern | Iterable[Pattern]) -> tuple[Pattern, ...]:
     patterns = tuple(writes) if isinstance(writes, Iterable) else (writes,)
     for pattern in patterns:
         if not hasattr(pattern, "write") or not hasattr(pattern, "target"):
@@ -192,12 +195,12 @@ def _patterns(writes: Pattern | Iterable[Pattern]) -> tuple[Pattern, ...]:
     if not patterns:
         raise ValueError("writes= is empty")
     targets = [pattern.target for pattern in patterns]
-    if twice := {target for target in targets if targets.count(target) > 1}:
-        raise ValueError(f"{', '.join(sorted(twice))} is written twice by one pipeline")
+    if repeated := {target for target in targets if targets.count(target) > 1}:
+        raise ValueError(f"one pipeline writes {', '.join(sorted(repeated))} twice")
     return patterns
 
 
-def _bind(function: Callable[..., Any], reads: Source | Mapping[str, Source]) -> tuple[dict[str, Source], bool]:
+def _bind_sources(function: Callable[..., Any], reads: Source | Mapping[str, Source]) -> tuple[dict[str, Source], bool]:
     parameters = inspect.signature(function).parameters
     names = [name for name in parameters if name != "interval"]
     if isinstance(reads, Mapping):
@@ -205,13 +208,13 @@ def _bind(function: Callable[..., Any], reads: Source | Mapping[str, Source]) ->
     elif names:
         sources = {names[0]: reads}
     else:
-        raise ValueError("the function takes no frame")
+        raise ValueError("the function has no parameter for a frame")
     for source in sources.values():
         if not hasattr(source, "read") or not hasattr(source, "pin"):
             raise TypeError(f"reads= takes sources like once.table(…), not {source!r}")
-    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    if (extra := set(sources) - set(names)) and not anything:
-        raise ValueError(f"reads {', '.join(sorted(extra))}, which the function does not take as a parameter")
+    any_keyword = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    if (extra := set(sources) - set(names)) and not any_keyword:
+        raise ValueError(f"reads= names {', '.join(sorted(extra))}, but the function has no such parameter")
     unbound = [
         name
         for name in names
@@ -220,11 +223,11 @@ def _bind(function: Callable[..., Any], reads: Source | Mapping[str, Source]) ->
         and parameters[name].kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     ]
     if unbound:
-        raise ValueError(f"the function takes {', '.join(unbound)}, which reads= does not name")
+        raise ValueError(f"the function has a parameter {', '.join(unbound)}, but reads= does not name it")
     return sources, "interval" in parameters
 
 
-def _check(grid: Grid | None, sources: Mapping[str, Source], patterns: tuple[Pattern, ...]) -> None:
+def _check_grid(grid: Grid | None, sources: Mapping[str, Source], patterns: tuple[Pattern, ...]) -> None:
     parts: list[Source | Pattern] = [*sources.values(), *patterns]
     for part in parts:
         if problem := part.problem(grid):

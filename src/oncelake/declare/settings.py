@@ -1,4 +1,4 @@
-"""`oncelake.yaml`: read once into one frozen record; what it does not know is an error with its line."""
+"""Read `oncelake.yaml` into one frozen record; an unknown key is an error with its line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOCK_TIMEOUT = 900
 
 @dataclass(frozen=True)
 class Settings:
-    """A project's settings: where its lake is, what to load, how Spark is set up, how long to wait for another."""
+    """A project's settings: its lake, the pipelines to load, Spark settings, and the lock timeout in seconds."""
 
     root: Path
     lake: str
@@ -29,16 +29,16 @@ class Settings:
     lines: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
 
     def at(self, *path: Any) -> str:
-        """`file:line` of a key of the settings."""
+        """Return the `file:line` of a key of the settings."""
         return f"{FILE}:{self.lines.get(path, 1)}"
 
 
 def read_settings(root: Path, profile: str | None = None) -> Settings:
-    """The settings of the project in a folder, under a profile if one is named."""
+    """Return the settings of the project in a folder, with a profile if one is named."""
     path = root / FILE
     if not path.is_file():
         problem = f"there is no {FILE} in {root}"
-        raise BadSettings(where=str(path), problem=f"{problem}; `oncelake init DIR` makes a project")
+        raise BadSettings(where=str(path), problem=f"{problem}; `oncelake init DIR` creates a project")
     document, lines = read_yaml(path, FILE)
     settings = _Document(document, lines)
     settings.check_keys((), document, _KEYS)
@@ -49,25 +49,27 @@ def read_settings(root: Path, profile: str | None = None) -> Settings:
         settings.lake(body.get("lake", "lake"), "profiles", name, "lake")
     if profile is not None and profile not in profiles:
         known = ", ".join(map(str, profiles)) or "none"
-        raise BadSettings(where=settings.at("profiles"), problem=f"there is no profile {profile!r}; there are: {known}")
-    chosen = settings.mapping("profiles", profile) if profile is not None else {}
-    at = ("profiles", profile) if profile is not None and "lake" in chosen else ()
-    slow = ("profiles", profile) if "lock_timeout" in chosen else ()
+        raise BadSettings(
+            where=settings.at("profiles"), problem=f"there is no profile {profile!r}; the profiles are: {known}"
+        )
+    selected = settings.mapping("profiles", profile) if profile is not None else {}
+    lake_path = ("profiles", profile) if profile is not None and "lake" in selected else ()
+    timeout_path = ("profiles", profile) if "lock_timeout" in selected else ()
     spark = {**settings.spark("spark"), **(settings.spark("profiles", profile, "spark") if profile else {})}
     return Settings(
         root=root,
-        lake=_absolute(root, settings.lake(chosen.get("lake", document.get("lake", "lake")), *at, "lake")),
+        lake=_absolute(root, settings.lake(selected.get("lake", document.get("lake", "lake")), *lake_path, "lake")),
         pipelines=document.get("pipelines"),
         spark=spark,
         lock_timeout=settings.seconds(
-            chosen.get("lock_timeout", document.get("lock_timeout", LOCK_TIMEOUT)), *slow, "lock_timeout"
+            selected.get("lock_timeout", document.get("lock_timeout", LOCK_TIMEOUT)), *timeout_path, "lock_timeout"
         ),
         lines=lines,
     )
 
 
 class _Document:
-    """A YAML mapping and the lines its keys are on."""
+    """A YAML mapping and the line of each key."""
 
     def __init__(self, document: dict[Any, Any], lines: Mapping[tuple[Any, ...], int]) -> None:
         self.document = document
@@ -83,7 +85,7 @@ class _Document:
         if found is None:
             return {}
         if not isinstance(found, dict):
-            raise BadSettings(where=self.at(*path), problem=f"{path[-1]} is a mapping, not {found!r}")
+            raise BadSettings(where=self.at(*path), problem=f"{path[-1]} must be a mapping, not {found!r}")
         return found
 
     def check_keys(self, path: tuple[Any, ...], found: Mapping[Any, Any], known: tuple[str, ...]) -> None:
@@ -94,19 +96,19 @@ class _Document:
 
     def lake(self, value: Any, *path: Any) -> str:
         if not isinstance(value, str) or not value.strip():
-            raise BadSettings(where=self.at(*path), problem=f"lake is a folder or URI, not {value!r}")
+            raise BadSettings(where=self.at(*path), problem=f"lake must be a folder or URI, not {value!r}")
         return value
 
     def seconds(self, value: Any, *path: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-            raise BadSettings(where=self.at(*path), problem=f"{path[-1]} is a number of seconds, not {value!r}")
+            raise BadSettings(where=self.at(*path), problem=f"{path[-1]} must be a number of seconds, not {value!r}")
         return float(value)
 
     def spark(self, *path: Any) -> dict[str, str]:
         values = self.mapping(*path)
         for key, value in values.items():
             if not isinstance(key, str) or isinstance(value, dict | list) or value is None:
-                problem = f"Spark settings are names with one value each, not {key!r}: {value!r}"
+                problem = f"a Spark setting must be a name with one value, not {key!r}: {value!r}"
                 raise BadSettings(where=self.at(*path, key), problem=problem)
         return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values.items()}
 
