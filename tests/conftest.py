@@ -1,9 +1,13 @@
 """One warm Spark session for every test that needs one, and nothing of the developer's own set-up."""
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from oncelake.model import failpoints
+from support.variants import SEED
 
 pytest_plugins = ["pytester"]
 HERE = Path(__file__).parent
@@ -12,10 +16,43 @@ os.environ["SPARK_CONF_DIR"] = str(HERE / "spark_conf")
 os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"
 
 
+def pytest_report_header():
+    return f"samples: by commit {SEED[:12]} (ONCELAKE_TEST_SEED)"
+
+
 @pytest.fixture(autouse=True)
 def no_settings_of_the_developer(monkeypatch):
     for name in [name for name in os.environ if name.startswith("ONCELAKE_") and name != "ONCELAKE_JARS"]:
         monkeypatch.delenv(name)
+
+
+class Stopped(BaseException):
+    """The process ends here: nothing in the product may catch it."""
+
+
+@contextmanager
+def _stopped_at(point, *, reached=True):
+    came = []
+
+    def stop(at):
+        if at == point:
+            came.append(at)
+            raise Stopped
+
+    failpoints.watch(stop if point else None)
+    try:
+        yield
+    except Stopped:
+        pass
+    finally:
+        failpoints.watch(None)
+    assert came or not reached, f"{point} was never reached"
+
+
+@pytest.fixture
+def stopped_at():
+    """End what is run in `with stopped_at(point):` at a failpoint, as if its process ended there."""
+    return _stopped_at
 
 
 @pytest.fixture(scope="session")

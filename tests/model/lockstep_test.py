@@ -21,7 +21,6 @@ import oncelake as once
 from oncelake.api import Silent
 from oncelake.model import failpoints
 from support.lakes import DAYS, land, make_project, orders_of, orders_project, rows
-from support.lakes import WRITES as ALL_WRITES
 
 CELLS = (0, 1)
 BOTH, FIRST, SECOND = (0, 2), (0, 1), (1, 2)
@@ -712,7 +711,7 @@ def test_the_orders_that_are_tried_for_real_have_every_outcome_there_is(rules):
 def test_without_a_lock_restatements_at_once_all_end_well(tmp_path, spark, monkeypatch):
     monkeypatch.setattr("oncelake.storage.lock.is_local", lambda _: False)
     monkeypatch.setattr("oncelake.storage.lock.lease_files", lambda *_: None)
-    root = orders_project(tmp_path, ALL_WRITES["replace_interval"])
+    root = orders_project(tmp_path, "replace_interval")
     assert once.open(root, spark=spark).run("orders", date=DAYS[0]).outcome == "done"
     ready = threading.Barrier(3)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import oncelake as once
-from support.lakes import DAYS, WRITES, commits, expected_ids, ids, orders_project
+from support.lakes import DAYS, commits, expected_ids, ids, orders_project
 from support.processes import ONCELAKE
 
 KILLED = str(Path(__file__).parents[1] / "support" / "killed.py")
@@ -26,7 +26,7 @@ KILLS = [
 
 @pytest.mark.parametrize(("name", "mode", "point"), KILLS, ids=lambda value: value)
 def test_killed_and_run_again_is_once(tmp_path, spark, name, mode, point):
-    root = orders_project(tmp_path, WRITES[name])
+    root = orders_project(tmp_path, name)
     command = [sys.executable, KILLED, str(root), DAYS[0], mode, point]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if mode == "jvm":
@@ -37,12 +37,12 @@ def test_killed_and_run_again_is_once(tmp_path, spark, name, mode, point):
         assert done.returncode == -signal.SIGKILL
     # At once, while the old JVM may still be dying.
     assert once.open(root, spark=spark).run("orders", date=DAYS[0]).outcome == "done"
-    assert ids(root) == expected_ids(WRITES[name], DAYS[:1])
+    assert ids(root) == expected_ids(name, DAYS[:1])
     assert commits(root) == 1
 
 
 def test_two_processes_that_create_the_table_at_once_both_end_well(tmp_path):
-    root = orders_project(tmp_path, WRITES["replace_interval"])
+    root = orders_project(tmp_path, "replace_interval")
     command = [
         ONCELAKE,
         "run",
@@ -58,12 +58,12 @@ def test_two_processes_that_create_the_table_at_once_both_end_well(tmp_path):
     assert all(process.returncode in (0, 4) for process in running)
     outcomes = sorted(json.loads(answer)["works"][0]["outcome"] for answer in answers)
     assert outcomes in (["already_done", "committed"], ["committed", "busy"])
-    assert ids(root) == expected_ids(WRITES["replace_interval"], DAYS[:1])
+    assert ids(root) == expected_ids("replace_interval", DAYS[:1])
     assert commits(root) == 1
 
 
 def test_ctrl_c_says_what_is_committed_and_running_again_goes_on(tmp_path, spark):
-    root = orders_project(tmp_path, WRITES["append"])
+    root = orders_project(tmp_path, "append")
     command = [
         ONCELAKE,
         "run",
@@ -84,7 +84,7 @@ def test_ctrl_c_says_what_is_committed_and_running_again_goes_on(tmp_path, spark
     landed = commits(root)
     assert landed == sum(work["outcome"] == "committed" for work in report["works"])
     assert once.open(root, spark=spark).run("orders", start=DAYS[0], end="2024-03-17").outcome == "done"
-    assert ids(root) == expected_ids(WRITES["append"])
+    assert ids(root) == expected_ids("append")
 
 
 def test_an_interrupt_that_a_library_swallows_still_ends_the_run_between_two_commits(tmp_path, spark, monkeypatch):
@@ -95,14 +95,14 @@ def test_an_interrupt_that_a_library_swallows_still_ends_the_run_between_two_com
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(ledger, "_append", swallows)
-    root = orders_project(tmp_path, WRITES["append"])
+    root = orders_project(tmp_path, "append")
     report = once.open(root, spark=spark).run("orders", start=DAYS[0], end="2024-03-17")
     assert (report.outcome, [work.outcome for work in report.works]) == ("interrupted", ["committed"])
-    assert ids(root) == expected_ids(WRITES["append"], DAYS[:1])
+    assert ids(root) == expected_ids("append", DAYS[:1])
 
 
 def test_no_jvm_is_left_behind(tmp_path):
-    root = orders_project(tmp_path, WRITES["append"])
+    root = orders_project(tmp_path, "append")
     script = (
         "import oncelake as once, sys; from oncelake.storage.lock import _jvms; "
         f"once.open({str(root)!r}).run('orders', date={DAYS[0]!r}); print(_jvms()[0][0])"

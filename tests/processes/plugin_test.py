@@ -3,7 +3,7 @@
 import pytest
 
 from oncelake.spark.jars import cache_folder
-from support.lakes import WRITES, orders_project
+from support.lakes import orders_project
 from support.processes import HEAVY, loaded_by
 
 CACHE = str(cache_folder().parent)
@@ -291,7 +291,7 @@ def test_the_marker_and_the_options_are_listed(pytester):
 
 
 def test_jobs_are_told_apart_by_what_they_write(inner, pytester):
-    orders_project(pytester.path / "shop", WRITES["replace_interval, partitioned"])
+    orders_project(pytester.path / "shop", "replace_interval, partitioned")
     pytester.makefile(".ini", pytest=SETTINGS)
     result = inner(JOBS, "-rA")
     assert named(result, "PASSED") == ["overwrite", "exclude", "marked", "method", "project", "settings"]
@@ -307,8 +307,8 @@ def test_a_session_that_is_there_is_used_and_left(inner):
 
 
 def test_a_pipeline_is_proven_or_its_story_told(inner, pytester):
-    orders_project(pytester.path / "shop", WRITES["replace_interval"])
-    random = orders_project(pytester.path / "random", WRITES["replace_interval"])
+    orders_project(pytester.path / "shop", "replace_interval")
+    random = orders_project(pytester.path / "random", "replace_interval")
     pipelines = (random / "pipelines.py").read_text()
     (random / "pipelines.py").write_text(pipelines.replace('"amount"', 'F.rand().alias("amount")'))
     result = inner(PROOFS, "-rA", "--once-project=shop")

@@ -20,8 +20,7 @@ from deltalake import write_deltalake
 
 import oncelake as once
 from oncelake.cli.main import cli
-from oncelake.model import failpoints
-from support.lakes import DAYS, WRITES, commits, ids, make_project, orders_project, rows
+from support.lakes import DAYS, commits, ids, make_project, orders_project, rows
 from support.processes import ONCELAKE
 
 # How much more of the same the long tier does.
@@ -315,41 +314,24 @@ def test_restatements_beside_runs_again_and_again(tmp_path, crowd):
 # Clocks that jump
 
 
-class Stopped(BaseException):
-    """The process ends here."""
-
-
 @pytest.mark.parametrize("writes", ["append", pytest.param("replace_interval", marks=pytest.mark.long)])
-def test_clocks_that_jump_between_attempts_change_no_result(tmp_path, spark, writes):
+def test_clocks_that_jump_between_attempts_change_no_result(tmp_path, spark, stopped_at, writes):
     now = datetime(2024, 3, 17, 1, tzinfo=UTC)
     jumps = {"pinned": -3, "claimed": 3, "writing": -1, "written": 2, "settled": -2, "recorded": 1}
-    root = orders_project(tmp_path / "jumped", WRITES[writes])
+    root = orders_project(tmp_path / "jumped", writes)
     for point, days in jumps.items():
         then = now + timedelta(days=days)
         for file in root.glob("landing/*/*"):
             os.utime(file, (then.timestamp(), then.timestamp()))
-        run_and_stop(once.open(root, spark=spark), point, then)
+        # By some of the clocks there is nothing to do.
+        with stopped_at(point, reached=False):
+            once.open(root, spark=spark).run("orders", now=then)
     # A day that has not begun by the right clock had no files by the wrong one: it failed, and is not there.
     assert once.open(root, spark=spark).run("orders", now=now).outcome == "done"
-    clean = orders_project(tmp_path / "clean", WRITES[writes])
+    clean = orders_project(tmp_path / "clean", writes)
     assert once.open(clean, spark=spark).run("orders", now=now).outcome == "done"
     assert rows(root) == rows(clean)
     assert once.open(root, spark=spark).status(now=now)[0].done == 3
-
-
-def run_and_stop(project, point, now):
-    """A run that ends where it comes to a point, as if it were killed there; by some clocks there is nothing to do."""
-
-    def stop(reached):
-        if reached == point:
-            raise Stopped
-
-    failpoints.watch(stop)
-    try:
-        with suppress(Stopped):
-            project.run("orders", now=now)
-    finally:
-        failpoints.watch(None)
 
 
 # Bad ground
@@ -368,7 +350,7 @@ def refused(root, *words):
 @pytest.fixture(scope="module")
 def first_day(tmp_path_factory, spark):
     """A lake with the first of three days done."""
-    root = orders_project(tmp_path_factory.mktemp("first"), WRITES["replace_interval"])
+    root = orders_project(tmp_path_factory.mktemp("first"), "replace_interval")
     assert once.open(root, spark=spark).run("orders", date=DAYS[0]).outcome == "done"
     return root / "lake"
 
@@ -376,7 +358,7 @@ def first_day(tmp_path_factory, spark):
 @pytest.fixture
 def orders(tmp_path, first_day):
     """A project with the first day done. Commands in this process take the session that is there."""
-    root = orders_project(tmp_path / "project", WRITES["replace_interval"])
+    root = orders_project(tmp_path / "project", "replace_interval")
     shutil.copytree(first_day, root / "lake")
     return root
 
@@ -405,7 +387,7 @@ def test_a_folder_for_locks_that_cannot_be_written_is_told(orders, words):
 @pytest.fixture
 def small_disk(tmp_path):
     """A project whose lake has a small disk of its own."""
-    root = orders_project(tmp_path / "project", WRITES["replace_interval"])
+    root = orders_project(tmp_path / "project", "replace_interval")
     lake = root / "lake"
     lake.mkdir()
     mounting = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(lake)]

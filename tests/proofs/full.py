@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from oncelake.proving.proof import Prover  # noqa: E402
-from support.lakes import DAYS, WRITES, orders_project  # noqa: E402
+from support.lakes import DAYS, orders_project  # noqa: E402
+from support.variants import VARIANTS  # noqa: E402
 
 RESULT = ROOT / "bench" / "results" / "proof.json"
 EFFORT = {"kills": 6, "faults": 30, "recoveries": 10, "zombies": 2, "threads": (2, 4, 8)}
@@ -23,8 +24,8 @@ EFFORT = {"kills": 6, "faults": 30, "recoveries": 10, "zombies": 2, "threads": (
 def main(names):
     begun, documents = time.monotonic(), _known() if names else {}
     with Prover() as prover, tempfile.TemporaryDirectory() as folder:
-        for number, name in enumerate(names or WRITES):
-            root = orders_project(Path(folder) / str(number), WRITES[name])
+        for number, name in enumerate(names or VARIANTS):
+            root = orders_project(Path(folder) / str(number), name)
             verdict = prover.prove(root, "orders", told=_told(name), start=DAYS[0], end=DAYS[2], **EFFORT)
             documents[name] = verdict.document()
             told = verdict.violation.story if verdict.violation else f"{verdict.states} states"
@@ -44,7 +45,7 @@ def _keep(documents):
 def _known():
     """The patterns proven before: those named now are proven again, the others stay as they are."""
     found = json.loads(RESULT.read_text())["patterns"] if RESULT.exists() else {}
-    return {name: document for name, document in found.items() if name in WRITES}
+    return {name: document for name, document in found.items() if name in VARIANTS}
 
 
 def _totals(documents):

@@ -14,8 +14,9 @@ import oncelake as once
 from oncelake.errors import NothingToProve, UsageError
 from oncelake.proving.calls import compiler
 from oncelake.proving.proof import Prover
-from support.lakes import DAYS, WRITES, expected_ids, make_project, orders_project, variants
+from support.lakes import DAYS, expected_ids, make_project, orders_project
 from support.processes import ONCELAKE, all_files
+from support.variants import variants
 
 needs_calls = pytest.mark.skipif(compiler() is None, reason="the recorder needs Linux and a C compiler")
 SPAN = {"start": DAYS[0], "end": DAYS[2]}
@@ -45,26 +46,32 @@ SHARED = {
 
 
 @needs_calls
-@pytest.mark.parametrize("name", variants())
-def test_a_pattern_is_proven_on_a_sample_of_its_states(tmp_path, prover, name, monkeypatch):
+@pytest.mark.parametrize("variant", variants())
+def test_a_pattern_is_proven_on_a_sample_of_its_states(tmp_path, prover, variant, monkeypatch):
     # The first of these starts a process that lives long enough for its code to be worth compiling well.
     monkeypatch.delenv("SPARK_SUBMIT_OPTS")
-    root = orders_project(tmp_path, WRITES[name])
+    root = orders_project(tmp_path, variant)
     before = all_files(root)
-    states = KEYED if "keys=" in WRITES[name] else STATES
-    effort = {"points": states, "faults": 3, "recoveries": 2, "threads": (2,), "scenarios": ("crash", *SHARED[name])}
+    states = KEYED if variant.keyed else STATES
+    effort = {
+        "points": states,
+        "faults": 3,
+        "recoveries": 2,
+        "threads": (2,),
+        "scenarios": ("crash", *SHARED[variant.name]),
+    }
     verdict = prover.prove(root, "orders", **effort, **SPAN)
     assert verdict.violation is None
-    assert set(verdict.counts) == {"crash", *SHARED[name]}
+    assert set(verdict.counts) == {"crash", *SHARED[variant.name]}
     assert (verdict.level, verdict.states) == ("calls", states)
     assert verdict.counts["crash"].there > states
-    assert verdict.fingerprints["silver.orders"]["rows"] == len(expected_ids(WRITES[name], DAYS[:2]))
+    assert verdict.fingerprints["silver.orders"]["rows"] == len(expected_ids(variant, DAYS[:2]))
     assert all_files(root) == before
 
 
 @needs_calls
 def test_real_kills_and_a_zombie_leave_what_the_images_show(tmp_path, prover):
-    root = orders_project(tmp_path, WRITES["append"])
+    root = orders_project(tmp_path, "append")
     verdict = prover.prove(
         root, "orders", points=1, kills=3, zombies=1, scenarios=("crash", "kill", "zombie"), date=DAYS[0]
     )
@@ -75,7 +82,7 @@ def test_real_kills_and_a_zombie_leave_what_the_images_show(tmp_path, prover):
 
 @pytest.mark.long
 def test_steps_are_proven_without_a_compiler(tmp_path):
-    root = orders_project(tmp_path, WRITES["replace_interval"])
+    root = orders_project(tmp_path, "replace_interval")
     verdict = once.prove(root, "orders", level="steps", scenarios=("step",), date=DAYS[0])
     assert verdict.violation is None
     assert (verdict.level, verdict.states, verdict.counts["step"].tried) == ("steps", 9, 9)
@@ -96,7 +103,7 @@ def orders(files):
 
 
 def test_a_violation_is_a_story_in_every_form_and_can_be_excluded_by_name(tmp_path):
-    root = orders_project(tmp_path, WRITES["append"])
+    root = orders_project(tmp_path, "append")
     make_project(root, LOADED)
     files = ["--certificate", str(tmp_path / "proof.json"), "--junit", str(tmp_path / "junit.xml")]
     command = [*PROVE, "orders", "--date", DAYS[0], "--points", "2", "--kills", "0", "--faults", "0", "-p", str(root)]
@@ -125,7 +132,7 @@ def test_a_violation_is_a_story_in_every_form_and_can_be_excluded_by_name(tmp_pa
     "sign", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL], ids=lambda sign: sign.name
 )
 def test_an_interrupted_proof_leaves_no_process_and_no_folder(tmp_path, sign):
-    root = orders_project(tmp_path / "project", WRITES["append"])
+    root = orders_project(tmp_path / "project", "append")
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     environment = {**os.environ, "TMPDIR": str(temporary)}
@@ -164,7 +171,7 @@ def wait_for_the_end_of(pid):
 
 
 def test_a_job_whose_clean_run_fails_has_nothing_to_prove(tmp_path, prover):
-    root = orders_project(tmp_path, WRITES["append"])
+    root = orders_project(tmp_path, "append")
     (root / "landing" / DAYS[0] / "orders.json").unlink()
     with pytest.raises(NothingToProve) as refused:
         prover.prove(root, "orders", date=DAYS[0])
@@ -173,12 +180,12 @@ def test_a_job_whose_clean_run_fails_has_nothing_to_prove(tmp_path, prover):
 
 def test_a_case_that_is_not_there_is_refused(tmp_path, prover):
     with pytest.raises(UsageError):
-        prover.prove(orders_project(tmp_path, WRITES["append"]), "orders", date=DAYS[0], case="crash:nothing")
+        prover.prove(orders_project(tmp_path, "append"), "orders", date=DAYS[0], case="crash:nothing")
 
 
 @needs_calls
 def test_minutes_are_shared_by_the_scenarios_and_it_is_said(tmp_path, prover):
-    root = orders_project(tmp_path, WRITES["append"])
+    root = orders_project(tmp_path, "append")
     seen = []
     told = lambda case, index, total: seen.append(case.scenario)  # noqa: E731
     verdict = prover.prove(root, "orders", told=told, minutes=0.1, threads=(2,), kills=0, zombies=0, **SPAN)

@@ -11,10 +11,9 @@ from click.testing import CliRunner
 
 import oncelake as once
 from oncelake.cli.main import cli
-from oncelake.model import failpoints
 from oncelake.model.work import InputSize
 from oncelake.running.execute import packed
-from support.lakes import DAYS, WRITES, commits, ids, land, make_project, orders_of, orders_project, rows
+from support.lakes import DAYS, commits, ids, land, make_project, orders_of, orders_project, rows
 
 SPAN = {"start": DAYS[0], "end": "2024-03-17"}
 BAD = """
@@ -60,7 +59,7 @@ def whole(files):
 
 
 def opened(tmp_path, spark, writes="replace_interval"):
-    return once.open(orders_project(tmp_path, WRITES[writes]), spark=spark)
+    return once.open(orders_project(tmp_path, writes), spark=spark)
 
 
 def outcomes(report):
@@ -162,28 +161,15 @@ def test_part_of_a_range_is_restated_exactly(tmp_path, spark):
     assert {work.generation for work in whole.works} == {3}
 
 
-class Stopped(BaseException):
-    """The process ends here."""
-
-
 @pytest.mark.parametrize(
     ("point", "resumed_by"), [("requested", "run"), ("claimed", "restate"), ("writing", "run"), ("written", "restate")]
 )
-def test_a_restatement_that_was_stopped_is_resumed(tmp_path, spark, point, resumed_by):
+def test_a_restatement_that_was_stopped_is_resumed(tmp_path, spark, stopped_at, point, resumed_by):
     project = opened(tmp_path, spark)
     project.run("orders", **SPAN)
     land(tmp_path, DAYS[1], orders_of(DAYS[1], 1))
-
-    def stop(reached):
-        if reached == point:
-            raise Stopped
-
-    failpoints.watch(stop)
-    try:
-        with pytest.raises(Stopped):
-            project.restate("orders", date=DAYS[1])
-    finally:
-        failpoints.watch(None)
+    with stopped_at(point):
+        project.restate("orders", date=DAYS[1])
     again = project.run("orders", **SPAN) if resumed_by == "run" else project.restate("orders", date=DAYS[1])
     assert again.outcome == "done"
     assert ids(tmp_path) == [0, 1, 2, 100, 200, 201, 202]
@@ -214,7 +200,7 @@ def days(orders):
 
 
 def test_what_was_made_from_it_is_restated_with_it(tmp_path, spark):
-    root = orders_project(tmp_path, WRITES["replace_interval, partitioned"], missing=', missing="empty"')
+    root = orders_project(tmp_path, "replace_interval, partitioned", missing="empty")
     (root / "pipelines.py").write_text((root / "pipelines.py").read_text() + CHAIN)
     project = once.open(root, spark=spark)
     assert project.run("orders", "weeks", "whole", end="2024-03-18").outcome == "done"
@@ -401,7 +387,7 @@ def test_a_restatement_says_what_it_replaces(tmp_path, spark):
 def test_late_rows_are_taken_up_by_themselves_within_the_lookback(tmp_path, spark, monkeypatch):
     # However many commits there are: a status looks at the newest of them, this at all.
     monkeypatch.setattr("oncelake.delta.log.NEWEST", 1)
-    root = orders_project(tmp_path, WRITES["replace_interval"])
+    root = orders_project(tmp_path, "replace_interval")
     source = (root / "pipelines.py").read_text()
     (root / "pipelines.py").write_text(
         source.replace("writes=", 'combine_intervals=False, late="restate", lookback=2, writes=')
@@ -420,7 +406,7 @@ def test_late_rows_are_taken_up_by_themselves_within_the_lookback(tmp_path, spar
 
 @pytest.mark.parametrize("writes", ["replace_interval, partitioned", "replace_partitions", "replace_interval"])
 def test_slices_at_once_give_what_one_after_another_would(tmp_path, spark, writes):
-    root = orders_project(tmp_path, WRITES[writes])
+    root = orders_project(tmp_path, writes)
     source = (root / "pipelines.py").read_text()
     (root / "pipelines.py").write_text(source.replace("writes=", "combine_intervals=False, writes="))
     (root / "landing" / DAYS[1] / "orders.json").write_text("no json")

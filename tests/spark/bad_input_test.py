@@ -5,7 +5,7 @@ import json
 import pytest
 
 import oncelake as once
-from support.lakes import DAYS, WRITES, ids, land, make_project, orders_project
+from support.lakes import DAYS, ids, land, make_project, orders_project
 
 HEAD = "import oncelake as once\nfrom pyspark.sql import functions as F\n"
 DAILY = 'every="day", start="2024-03-14", '
@@ -97,7 +97,7 @@ def test_a_wrong_time_type(tmp_path, spark, column, text):
 
 @pytest.mark.parametrize("absent", [True, False], ids=["absent", "empty"])
 def test_files_that_have_not_arrived(tmp_path, spark, absent):
-    project = once.open(orders_project(tmp_path, WRITES["append"]), spark=spark)
+    project = once.open(orders_project(tmp_path, "append"), spark=spark)
     (tmp_path / "landing" / DAYS[1] / "orders.json").unlink()
     if absent:
         (tmp_path / "landing" / DAYS[1]).rmdir()
@@ -117,7 +117,7 @@ def test_missing_files_without_a_schema_take_their_columns_from_other_days(tmp_p
 
 
 def test_a_line_that_does_not_parse_is_not_loaded_as_nulls(tmp_path, spark):
-    project = once.open(orders_project(tmp_path, WRITES["append"]), spark=spark)
+    project = once.open(orders_project(tmp_path, "append"), spark=spark)
     (tmp_path / "landing" / DAYS[0] / "orders.json").write_text('{"id": 1}\n{"id": \n')
     assert project.run("orders", date=DAYS[0]).outcome == "failed"
     assert ids(tmp_path) == []
@@ -178,7 +178,7 @@ def test_odd_table_and_column_names_work(tmp_path, spark, name):
 
 
 def test_nothing_secret_is_in_the_commit(tmp_path, spark):
-    root = orders_project(tmp_path, WRITES["append"])
+    root = orders_project(tmp_path, "append")
     (root / "oncelake.yaml").write_text('lake: lake\nspark: {spark.hadoop.fs.s3a.secret.key: "hunter2-secret"}\n')
     once.open(root, spark=spark).run("orders", date=DAYS[0])
     found = [file for file in (tmp_path / "lake").rglob("*") if file.is_file() and b"hunter2" in file.read_bytes()]

@@ -3,23 +3,17 @@ crashes and restatements. Every example carries 50 strands, which share no key: 
 """
 
 from collections import defaultdict
-from contextlib import contextmanager
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import oncelake as once
-from oncelake.model import failpoints
 
 STRANDS, STEPS, EXAMPLES = 50, 8, 1
 SCHEMA = "strand int, k int, at int, v string, gone boolean"
 FAILPOINTS = ("claimed", "writing", "prepared", "written", "settled")
 KEYED = {"keys": ["strand", "k"], "latest_by": "at", "delete_when": "gone", "exclude": "gone"}
-
-
-class Stopped(BaseException):
-    """The process ends here."""
 
 
 def rows(untimed):
@@ -46,30 +40,15 @@ def told(history):
     return len({step[0] for step in history}) > 2 and any(step[3] for step in history)
 
 
-@contextmanager
-def stopping(at):
-    def stop(reached):
-        if reached == at:
-            raise Stopped
-
-    failpoints.watch(stop if at else None)
-    try:
-        yield
-    except Stopped:
-        pass
-    finally:
-        failpoints.watch(None)
-
-
 class Lake:
     """A table written step by step."""
 
-    def __init__(self, spark, folder, pattern):
-        self.spark, self.folder, self.pattern = spark, str(folder), pattern
+    def __init__(self, spark, folder, pattern, stopped_at):
+        self.spark, self.folder, self.pattern, self.stopped_at = spark, str(folder), pattern, stopped_at
         self.done, self.seen = [], []
 
     def write(self, work, batch, generation=1, stop=None):
-        with stopping(stop):
+        with self.stopped_at(stop, reached=False):
             frame = self.spark.createDataFrame(batch, SCHEMA)
             return once.write(frame, self.pattern, work=f"work/{work}", lake=self.folder, generation=generation).outcome
         return None
@@ -138,10 +117,10 @@ RANDOM = settings(
 
 
 @pytest.fixture
-def played(spark, folders):
+def played(spark, folders, stopped_at):
     def played(pattern, history, *columns):
         """The table after a history, and what it has seen; one clean write of all of it leaves the same."""
-        lake, clean = Lake(spark, folders(), pattern), Lake(spark, folders(), pattern)
+        lake, clean = (Lake(spark, folders(), pattern, stopped_at) for _ in range(2))
         for number, step in enumerate(history):
             lake.step(number, step)
         clean.write("all", lake.seen)

@@ -12,7 +12,6 @@ import pytest
 import oncelake as once
 from oncelake.delta.log import read_log
 from oncelake.errors import BadDeclaration, CannotRestate, NullKeys, RepeatedKeys, WrongColumns
-from oncelake.model import failpoints
 from support.lakes import make_project
 
 SCHEMA = "id int, v string, at int, op string"
@@ -77,20 +76,9 @@ def test_no_order_is_below_every_order_and_a_delete_wins_where_it_is_equal(lake)
     assert lake.rows() == [(1, "timed", 0), (2, "newer", 6)]
 
 
-def test_what_was_remembered_for_a_commit_that_never_came_does_not_count(lake):
-    class Stopped(BaseException):
-        pass
-
-    def stop(point):
-        if point == "prepared":
-            raise Stopped
-
-    failpoints.watch(stop)
-    try:
-        with pytest.raises(Stopped):
-            lake.write([(7, "x", 9, "d")], work="day/1")
-    finally:
-        failpoints.watch(None)
+def test_what_was_remembered_for_a_commit_that_never_came_does_not_count(lake, stopped_at):
+    with stopped_at("prepared"):
+        lake.write([(7, "x", 9, "d")], work="day/1")
     lake.write([(8, "corrected", 9, "d")], work="day/1")
     lake.write([(7, "late", 3, "u"), (8, "late", 3, "u")])
     assert lake.rows() == [(7, "late", 3)]
@@ -388,17 +376,7 @@ def newest(orders):
 """
 
 
-def test_several_targets_are_right_when_killed_between_them_and_latest_is_read(tmp_path, spark):
-    class Stopped(BaseException):
-        pass
-
-    reached = []
-
-    def stop(point):
-        reached.append(point)
-        if reached.count("settled") == 1 and point == "settled":
-            raise Stopped
-
+def test_several_targets_are_right_when_killed_between_them_and_latest_is_read(tmp_path, spark, stopped_at):
     root = make_project(tmp_path, SALES)
     folder = root / "landing" / "2024-03-14"
     folder.mkdir(parents=True)
@@ -406,12 +384,8 @@ def test_several_targets_are_right_when_killed_between_them_and_latest_is_read(t
     (folder / "a.json").write_text("\n".join(map(json.dumps, orders)))
     project = once.open(root, spark=spark)
     assert "daily: a merge rewrites" in " ".join(project.plan(date="2024-03-14").notes)
-    failpoints.watch(stop)
-    try:
-        with pytest.raises(Stopped):
-            project.run("sales", date="2024-03-14")
-    finally:
-        failpoints.watch(None)
+    with stopped_at("settled"):
+        project.run("sales", date="2024-03-14")
     (folder / "b.json").write_text(json.dumps({"id": 9, "amount": 100, "at": "2024-03-14T09"}))
     report = project.run("sales", date="2024-03-14")
     assert [work.outcome for work in report.works] == ["already_done", "failed"]

@@ -1,5 +1,7 @@
 """What is particular to each pattern, on real tables."""
 
+from dataclasses import replace
+
 import pytest
 from pyspark.sql import functions as F
 
@@ -7,16 +9,16 @@ import oncelake as once
 from oncelake.errors import BadDeclaration, EmptyOverwrite, NotPartitioned, RowsOutsideSlice, WorkFailed, WrongColumns
 from support.lakes import (
     DAYS,
-    WRITES,
     commits,
     expected_ids,
     ids,
     land,
     make_project,
     orders_of,
-    orders_project,
     settings_of,
 )
+from support.orders import open_orders, reopen_orders
+from support.variants import VARIANTS
 
 
 def project_of(tmp_path, spark, writes, function="return source", reads='once.table("bronze.orders")', driven=""):
@@ -45,16 +47,16 @@ def only(report):
 
 
 STRAY = [
-    pytest.param(writes, existing, id=f"{name}, {'existing' if existing else 'new'} table")
-    for name, writes in WRITES.items()
-    if name.startswith("replace")
+    pytest.param(variant, existing, id=f"{variant.name}, {'existing' if existing else 'new'} table")
+    for variant in VARIANTS.values()
+    if variant.sets_slice
     for existing in (False, True)
 ]
 
 
-@pytest.mark.parametrize(("writes", "existing"), STRAY)
-def test_a_stray_row_is_refused_with_its_value_and_nothing_is_written(tmp_path, spark, writes, existing):
-    project = once.open(orders_project(tmp_path, writes), spark=spark)
+@pytest.mark.parametrize(("variant", "existing"), STRAY)
+def test_a_stray_row_is_refused_with_its_value_and_nothing_is_written(tmp_path, spark, variant, existing):
+    project = open_orders(tmp_path, spark, variant)
     if existing:
         project.run("orders", date=DAYS[0])
     before = ids(tmp_path) if existing else []
@@ -68,28 +70,26 @@ def test_a_stray_row_is_refused_with_its_value_and_nothing_is_written(tmp_path, 
 
 
 def test_a_row_without_a_time_is_a_stray(tmp_path, spark):
-    project = once.open(orders_project(tmp_path, WRITES["replace_interval"]), spark=spark)
+    project = open_orders(tmp_path, spark, "replace_interval")
     land(tmp_path, DAYS[0], [{"id": 1, "amount": 1.0, "at": None}])
     assert only(project.run("orders", date=DAYS[0])).code == RowsOutsideSlice.code
 
 
 def test_a_reload_without_rows_is_refused_unless_allowed(tmp_path, spark):
-    project = once.open(orders_project(tmp_path, WRITES["overwrite"]), spark=spark)
+    project = open_orders(tmp_path, spark, "overwrite")
     project.run("orders", date=DAYS[0])
     land(tmp_path, DAYS[1], [])
     work = only(project.run("orders", date=DAYS[1]))
     assert (work.outcome, work.code) == ("failed", EmptyOverwrite.code)
     assert ids(tmp_path) == expected_ids("append", DAYS[:1])
 
-    allowed = 'once.overwrite("silver.orders", allow_empty=True)'
-    pipelines = (tmp_path / "pipelines.py").read_text().replace(WRITES["overwrite"], allowed)
-    (tmp_path / "pipelines.py").write_text(pipelines)
-    assert only(once.open(tmp_path, spark=spark).run("orders", date=DAYS[1])).outcome == "committed"
+    allowed = reopen_orders(tmp_path, spark, replace(VARIANTS["overwrite"], options={"allow_empty": True}))
+    assert only(allowed.run("orders", date=DAYS[1])).outcome == "committed"
     assert ids(tmp_path) == []
 
 
 def test_an_older_reload_never_replaces_a_newer_one(tmp_path, spark):
-    project = once.open(orders_project(tmp_path, WRITES["overwrite"]), spark=spark)
+    project = open_orders(tmp_path, spark, "overwrite")
     project.run("orders", date=DAYS[2])
     assert only(project.run("orders", date=DAYS[0])).outcome == "already_done"
     assert ids(tmp_path) == expected_ids("append", DAYS[2:])
@@ -193,11 +193,11 @@ def {region.lower()}(source):
 
 @pytest.mark.parametrize(
     ("layout", "action"),
-    [('partition_by="day"', '"partitionColumns":["day"]'), ('cluster_by=["day"]', "clusteringColumns")],
+    [({"partition_by": "day"}, '"partitionColumns":["day"]'), ({"cluster_by": ["day"]}, "clusteringColumns")],
+    ids=["partitioned", "clustered"],
 )
 def test_a_table_is_created_as_declared(tmp_path, spark, layout, action):
-    root = orders_project(tmp_path, f'once.append("silver.orders", {layout})')
-    once.open(root, spark=spark).run("orders", date=DAYS[0])
+    open_orders(tmp_path, spark, replace(VARIANTS["append"], options=layout)).run("orders", date=DAYS[0])
     log = tmp_path / "lake/silver/orders/_delta_log"
     assert any(action in file.read_text() for file in log.glob("*.json"))
     assert ids(tmp_path) == expected_ids("append", DAYS[:1])

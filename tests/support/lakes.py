@@ -3,32 +3,13 @@
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-import pytest
 from deltalake import DeltaTable
 
+from support.variants import VARIANTS, Variant
+
 DAYS = ("2024-03-14", "2024-03-15", "2024-03-16")
-WRITES = {
-    "replace_interval": 'once.replace_interval("silver.orders", time="ordered_at")',
-    "replace_interval, partitioned": 'once.replace_interval("silver.orders", time="day", partition_by="day")',
-    "replace_partitions": 'once.replace_partitions("silver.orders", by="day")',
-    "overwrite": 'once.overwrite("silver.orders")',
-    "append": 'once.append("silver.orders")',
-    "merge": 'once.merge("silver.orders", keys="customer", latest_by="ordered_at", delete_when="id = 102")',
-    "merge, partitioned": 'once.merge("silver.orders", keys=["id", "day"], latest_by="ordered_at", partition_by="day")',
-    "scd2": 'once.scd2("silver.orders", keys="customer", latest_by="ordered_at", delete_when="id = 102")',
-    "aggregate": 'once.aggregate("silver.orders", keys="id")',
-    "aggregate, adding": 'once.aggregate("silver.orders", keys="id", add="cents")',
-}
-# Other shapes of patterns that are in the list already: `make prove` tries them.
-MORE_OF_THE_SAME = ("replace_interval, partitioned", "merge, partitioned", "aggregate")
-
-
-def variants():
-    """The patterns as parameters of a test, further shapes of one marked as long."""
-    return [pytest.param(n, marks=[pytest.mark.long] if n in MORE_OF_THE_SAME else [], id=n) for n in WRITES]
-
-
 PIPELINE = """
 import oncelake as once
 from pyspark.sql import functions as F
@@ -36,7 +17,7 @@ from pyspark.sql import functions as F
 
 @once.pipeline(
     every="day", start="2024-03-14",
-    reads=once.files("landing/{{start:%Y-%m-%d}}/*.json", schema="id long, amount double, at string"{missing}),
+    reads=once.files("landing/{{start:%Y-%m-%d}}/*.json", schema="id long, amount double, at string"{reads}),
     writes={writes},
 )
 def orders(files):
@@ -65,13 +46,19 @@ def make_project(root: Path, pipelines: str, settings: str = "lake: lake\npipeli
     return root
 
 
-def orders_project(root: Path, writes: str, missing: str = "") -> Path:
-    """Three days of orders, written to silver.orders by one of the patterns."""
-    columns = SUMS if "add=" in writes else COLUMNS
-    make_project(root, PIPELINE.format(writes=writes, missing=missing, columns=columns))
+def orders_project(root: Path, variant: Variant | str, **reads: Any) -> Path:
+    """Make a folder with three days of orders, written to silver.orders by one of the patterns."""
+    found = VARIANTS[variant] if isinstance(variant, str) else variant
+    options = "".join(f", {name}={value!r}" for name, value in reads.items())
+    make_project(root, PIPELINE.format(writes=found.source, reads=options, columns=SUMS if found.adds else COLUMNS))
+    land_days(root)
+    return root
+
+
+def land_days(root: Path) -> None:
+    """Land the orders of the three days."""
     for day in DAYS:
         land(root, day, orders_of(day))
-    return root
 
 
 def rows(root: Path, table: str = "silver.orders") -> Counter:
@@ -87,23 +74,10 @@ def ids(root: Path, table: str = "silver.orders") -> list[int]:
     return sorted(row["id"] for row in DeltaTable(str(path)).to_pyarrow_table(columns=["id"]).to_pylist())
 
 
-def expected_ids(writes: str, days: tuple[str, ...] = DAYS) -> list[int]:
-    """What one clean run leaves: every day's orders; of a reload the last day's, of a merge each customer's last."""
-    found = [order["id"] for day in sorted(days) for order in orders_of(day)]
-    if writes.startswith("once.overwrite"):
-        found = found[-3:]
-    if "delete_when" in writes:
-        found = _without_deleted(found, history="scd2" in writes)
-    if "add=" in writes:
-        found = sorted({number % 100 for number in found})
-    return sorted(found)
-
-
-def _without_deleted(ids: list[int], history: bool) -> list[int]:
-    """The orders that are left when a customer's last one stands for all, and order 102 deletes its customer."""
-    if history:
-        return [number for number in ids if number != 102]
-    return [number for number in {number % 100: number for number in ids}.values() if number != 102]
+def expected_ids(variant: Variant | str, days: tuple[str, ...] = DAYS) -> list[int]:
+    """Return the ids that one clean run of some days leaves."""
+    found = VARIANTS[variant] if isinstance(variant, str) else variant
+    return sorted(found.leaves([order["id"] for day in sorted(days) for order in orders_of(day)]))
 
 
 def commits(root: Path, table: str = "silver.orders") -> int:
