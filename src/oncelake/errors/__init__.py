@@ -16,7 +16,9 @@
     │   └── NotEmpty                init would overwrite existing files
     ├── WorkFailed                  exit 1: the work was not written
     │   ├── SourceMissing           an interval has no input files
+    │   ├── SourceUnreadable        an input folder or file is not readable
     │   ├── SourceChanged           input files changed during the read
+    │   ├── WrongHeader             the header of a CSV file has other columns
     │   ├── TableMissing            a source table does not exist
     │   ├── NotDelta                the folder is not a Delta table
     │   ├── CorruptLog              the Delta log is not readable
@@ -28,6 +30,7 @@
     │   ├── NullKeys                rows have a null key
     │   ├── RepeatedKeys            a key occurs more than once
     │   ├── CannotRestate           an append cannot be restated
+    │   ├── PartlyDone              an interval is partly done in intervals of another grid
     │   ├── EmptyOverwrite          an overwrite would empty the table
     │   ├── NotPartitioned          the table has other partition columns than declared
     │   ├── FunctionFailed          the user's function raised an exception
@@ -71,15 +74,18 @@ from oncelake.errors.work import (
     NotPartitioned,
     NullKeys,
     OutcomeUnknown,
+    PartlyDone,
     RepeatedKeys,
     RowsOutsideSlice,
     SourceChanged,
     SourceMissing,
+    SourceUnreadable,
     TableBusy,
     TableMissing,
     WorkFailed,
     WriteFailed,
     WrongColumns,
+    WrongHeader,
     WrongReturnType,
     WrongTimeType,
 )
@@ -108,12 +114,14 @@ __all__ = [
     "OncelakeError",
     "OutcomeUnknown",
     "OverlappingWriters",
+    "PartlyDone",
     "ProverUnavailable",
     "RepeatedKeys",
     "Retry",
     "RowsOutsideSlice",
     "SourceChanged",
     "SourceMissing",
+    "SourceUnreadable",
     "SparkUnavailable",
     "TableBusy",
     "TableMissing",
@@ -123,6 +131,7 @@ __all__ = [
     "WorkFailed",
     "WriteFailed",
     "WrongColumns",
+    "WrongHeader",
     "WrongReturnType",
     "WrongTimeType",
 ]

@@ -21,6 +21,9 @@ class OncelakeError(Exception):
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
     retry: ClassVar[Retry] = Retry.USELESS
+    # The outcome of a work that ends with this error, and whether smaller slices of the work may succeed.
+    outcome: ClassVar[str] = "failed"
+    splittable: ClassVar[bool] = False
     says: ClassVar[str] = "{message}"
     hint: ClassVar[str] = ""
 

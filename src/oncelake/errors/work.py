@@ -9,6 +9,7 @@ class WorkFailed(OncelakeError):
     """The work was not written. The table still has its previous rows."""
 
     code = "failed"
+    splittable = True
 
 
 class SourceMissing(WorkFailed, FileNotFoundError):
@@ -20,6 +21,15 @@ class SourceMissing(WorkFailed, FileNotFoundError):
     hint = 'retry when the files have arrived: oncelake run {pipeline}; if an interval may have none, declare missing="empty"'
 
 
+class SourceUnreadable(WorkFailed):
+    """A folder or file of the input cannot be read, so its files are unknown."""
+
+    code = "source_unreadable"
+    retry = Retry.HELPS
+    says = "cannot read the input at {path}: {problem}"
+    hint = "make {path} readable, then run the same command again"
+
+
 class SourceChanged(WorkFailed):
     """Input files changed during the read, or after another target of the same slice was written from them."""
 
@@ -27,6 +37,14 @@ class SourceChanged(WorkFailed):
     retry = Retry.HELPS
     says = "the input files at {path} changed while {slice} was read"
     hint = "retry when the upload is complete: oncelake run {pipeline}"
+
+
+class WrongHeader(WorkFailed):
+    """The header of a CSV file does not name the columns that are read from it."""
+
+    code = "wrong_header"
+    says = "the header of {path} has the columns {found}, expected {expected}"
+    hint = "fix the file or the schema in {where}, then run: oncelake run {pipeline}"
 
 
 class TableMissing(WorkFailed, FileNotFoundError):
@@ -118,6 +136,16 @@ class CannotRestate(WorkFailed):
     hint = "oncelake history {target}"
 
 
+class PartlyDone(WorkFailed):
+    """Part of an interval was written in intervals of another grid, and the pattern cannot write that part again."""
+
+    code = "partly_done"
+    says = (
+        "{slice} of {target} is partly done in intervals of another grid, and {pipeline} cannot write that part twice"
+    )
+    hint = "declare the former every= and timezone= in {pipeline} until the interval is done, then run: oncelake run {pipeline}"
+
+
 class EmptyOverwrite(WorkFailed):
     """An overwrite without rows would empty the table."""
 
@@ -156,6 +184,7 @@ class Blocked(OncelakeError):
     """An upstream pipeline has not finished the slice that this work reads."""
 
     code = "blocked"
+    outcome = "blocked"
     retry = Retry.HELPS
     says = "{pipeline} reads {table}, and {upstream} has not finished {slice}"
     hint = "oncelake run {upstream} {pipeline}"
@@ -165,6 +194,7 @@ class TableBusy(OncelakeError):
     """Another runner holds the table or this work. This runner wrote nothing."""
 
     code = "busy"
+    outcome = "busy"
     exit_code = 4
     retry = Retry.HELPS
     says = "another runner is writing {target} ({holder})"
