@@ -23,7 +23,7 @@ OPTIONS = [
 
 
 def help_of(command):
-    result = CliRunner().invoke(cli, [*command.split(), "--help"], terminal_width=80)
+    result = CliRunner().invoke(cli, [*command.split(), "--help"], prog_name="oncelake", env={"COLUMNS": "80"})
     assert result.exit_code == 0
     return result.output
 
