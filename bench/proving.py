@@ -10,7 +10,7 @@ from bench.clock import best_of, figure
 from bench.days import make_project
 from oncelake.proving.calls import Act
 from oncelake.proving.proof import Prover
-from oncelake.proving.worker_handle import Setting, WorkerHandle
+from oncelake.proving.worker_handle import WorkerHandle, WorkerSetting
 
 DAYS = (["2024-03-01", "2024-03-02"], ["2024-03-02", "2024-03-03"])
 STATES_ONLY = {"kills": 0, "faults": 0, "recoveries": 0, "zombies": 0, "threads": ()}
@@ -51,13 +51,13 @@ def _recording(root, folder):
         lake = folder / level / "lake"
         spec = {"kind": "pipeline", "root": str(root), "profile": None, "name": "orders", "lake": str(lake)}
         spec |= {"lock_timeout": 30, "now": "2025-01-01T00:00:00+00:00"}
-        trials[level] = (WorkerHandle(Setting(folder / level, level)).open(spec, [str(lake)]), lake)
+        trials[level] = (WorkerHandle(WorkerSetting(folder / level, level)).open(spec, [str(lake)]), lake)
 
     def run(level):
         trial, lake = trials[level]
         lake.rename(lake.with_name(f"done-{time.monotonic_ns()}")) if lake.exists() else None
         with trial.watching(Act()) if level == "calls" else nullcontext():
-            return trial.ask("run", spans=DAYS)
+            return trial.request("run", spans=DAYS)
 
     try:
         for level in trials:

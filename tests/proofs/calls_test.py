@@ -11,7 +11,7 @@ import pytest
 
 from oncelake.errors import ProverUnavailable
 from oncelake.proving.calls import ERRORS, FAIL, KILL, LOSE, PYTHON, STOP, Act, Controls, compiler, read_journal
-from oncelake.proving.images import Folders, check_complete, distinct, images, restore, scan
+from oncelake.proving.images import Folders, build_images, check_complete, distinct_images, restore_tree, scan_tree
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="the recorder needs Linux and a C compiler")
 
@@ -85,10 +85,10 @@ def watched(tmp_path):
 
 
 def test_every_kind_of_call_is_recorded_in_order_and_rebuilt_to_the_byte(watched):
-    before = scan(watched.folders, watched.kept)
+    before = scan_tree(watched.folders, watched.kept)
     code, out, err = watched.run(EVERY_KIND)
     assert (code, out) == (0, "ended"), err
-    found = images(before, watched.calls, watched.journal, watched.folders)
+    found = build_images(before, watched.calls, watched.journal, watched.folders)
     check_complete(found[-1].tree, watched.folders)
     assert [call.number for call in watched.calls] == list(range(1, len(found)))
     assert {call.kind for call in watched.calls} == {
@@ -107,16 +107,16 @@ def test_every_kind_of_call_is_recorded_in_order_and_rebuilt_to_the_byte(watched
 
 
 def test_an_image_put_on_disk_is_what_a_kill_there_leaves(tmp_path, watched):
-    before = scan(watched.folders, watched.kept)
+    before = scan_tree(watched.folders, watched.kept)
     watched.run(EVERY_KIND)
-    found = images(before, watched.calls, watched.journal, watched.folders)
+    found = build_images(before, watched.calls, watched.journal, watched.folders)
     for number in range(1, len(found), 3):
-        restore(found[0].tree, watched.folders)
+        restore_tree(found[0].tree, watched.folders)
         watched.journal.unlink()
         code, _, _ = watched.run(EVERY_KIND, Act(number, KILL, PYTHON))
         assert code == -signal.SIGKILL
         assert watched.controls.acted
-        left = scan(watched.folders, tmp_path / f"left{number}")
+        left = scan_tree(watched.folders, tmp_path / f"left{number}")
         image = found[number - 1].tree
         assert sorted(left) == sorted(image)
         assert {p: e.content() for p, e in left.items() if e.kind == "file"} == {
@@ -127,8 +127,8 @@ def test_an_image_put_on_disk_is_what_a_kill_there_leaves(tmp_path, watched):
 def test_states_that_are_the_same_are_one(watched):
     program = "import os, sys\nos.chdir(sys.argv[1])\nfor _ in range(3):\n os.mkdir('x')\n os.rmdir('x')"
     watched.run(program)
-    found = images({}, watched.calls, watched.journal, watched.folders)
-    assert (len(found), len(distinct(found))) == (7, 2)
+    found = build_images({}, watched.calls, watched.journal, watched.folders)
+    assert (len(found), len(distinct_images(found))) == (7, 2)
 
 
 @pytest.mark.parametrize("name", ERRORS)
@@ -206,15 +206,15 @@ os.wait()
     code, _, err = watched.run(program)
     assert code == 0, err
     assert [call.number for call in watched.calls] == list(range(1, 201))
-    found = images(scan(Folders((), ()), watched.kept), watched.calls, watched.journal, watched.folders)
-    assert len(distinct(found)) == 201
+    found = build_images(scan_tree(Folders((), ()), watched.kept), watched.calls, watched.journal, watched.folders)
+    assert len(distinct_images(found)) == 201
 
 
 def test_a_change_that_was_not_seen_is_refused(watched):
-    before = scan(watched.folders, watched.kept)
+    before = scan_tree(watched.folders, watched.kept)
     watched.run("import os, sys\nos.mkdir(sys.argv[1] + '/made')")
     (watched.folder / "unseen").write_text("x")
-    found = images(before, watched.calls, watched.journal, watched.folders)
+    found = build_images(before, watched.calls, watched.journal, watched.folders)
     with pytest.raises(ProverUnavailable) as refused:
         check_complete(found[-1].tree, watched.folders)
     assert "unseen" in refused.value.facts["problem"]

@@ -13,8 +13,8 @@ from oncelake.proving.views import make_views
 SHOW = """
 import json, sys
 from pathlib import Path
-from oncelake.proving.views import show_views
-show_views(json.loads(sys.argv[1]))
+from oncelake.proving.views import mount_views
+mount_views(json.loads(sys.argv[1]))
 exec(sys.argv[2])
 """
 

@@ -1,1 +1,1 @@
-"""The proof: run a job in a sandbox, kill it everywhere, run it again, and compare its tables with a clean run's."""
+"""The prover: run a job in a sandbox, kill it at every step, retry it, and compare its tables with those of a clean run."""

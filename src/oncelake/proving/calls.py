@@ -1,4 +1,4 @@
-"""Watching every call that changes a file, in Python and JVM: the library `calls.c`, built on demand, and its controls."""
+"""Record every system call that changes a file, in Python and JVM: build and control the library `calls.c`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RECORD = struct.Struct("<QQQIIIIII")
 
 
 class _Page(ctypes.Structure):
-    """The beginning of `struct control` in calls.c; what follows belongs to the library."""
+    """The beginning of `struct control` in calls.c; the rest belongs to the library."""
 
     _fields_ = (
         ("on", ctypes.c_uint32),
@@ -53,7 +53,7 @@ class _Page(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Call:
-    """One call that changed something: its number, its paths, and where in the journal its bytes are."""
+    """One call that changed a file: its number, its paths, and the position of its bytes in the journal."""
 
     number: int
     kind: str
@@ -68,7 +68,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Act:
-    """What to do at the n-th call: kill somebody, let it fail, lose its answer, or stop the process there."""
+    """The action at the n-th call: kill processes, fail the call, lose its reply, or stop the process."""
 
     at: int = 0
     action: int = NOTHING
@@ -78,14 +78,14 @@ class Act:
 
 
 def compiler() -> str | None:
-    """A C compiler on a machine where the library works; None where there is none."""
+    """Return a C compiler if the library works on this machine; None otherwise."""
     if sys.platform != "linux":
         return None
     return next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
 
 
 def library() -> Path:
-    """The built library, from the cache if it is there."""
+    """Return the library, from the cache or newly built; raise ProverUnavailable if it cannot be built."""
     digest = hashlib.sha256(_SOURCE.read_bytes() + platform.machine().encode()).hexdigest()[:12]
     built = cache_folder() / f"calls-{digest}.so"
     if built.is_file():
@@ -97,22 +97,22 @@ def library() -> Path:
         )
     built.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=built.parent) as scratch:
-        made = Path(scratch) / built.name
-        command = [found, "-O2", "-shared", "-fPIC", "-o", str(made), str(_SOURCE), "-ldl", "-lpthread"]
+        output = Path(scratch) / built.name
+        command = [found, "-O2", "-shared", "-fPIC", "-o", str(output), str(_SOURCE), "-ldl", "-lpthread"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            said = done.stderr.strip().splitlines()[:1]
-            problem = f"the call recorder cannot be built: {''.join(said)}"
+            first_line = done.stderr.strip().splitlines()[:1]
+            problem = f"could not build the call recorder: {''.join(first_line)}"
             raise ProverUnavailable(problem=problem, next="oncelake prove --level steps")
-        made.replace(built)
+        output.replace(built)
     return built
 
 
 class Controls:
-    """The control page of one process tree: which folders are watched, and what happens at which call."""
+    """The control page of one process tree: which folders are recorded, and the action at which call."""
 
     def __init__(self, file: Path) -> None:
-        """Make the page. Processes started with `environment` share it."""
+        """Create the page. Processes started with `environment` share it."""
         self.file = file
         file.write_bytes(bytes(ctypes.sizeof(_Page) + 4096))
         with file.open("r+b") as opened:
@@ -121,32 +121,32 @@ class Controls:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process tree needs to be watched."""
+        """Return the environment variables of a recorded process tree."""
         return {"LD_PRELOAD": str(library()), "ONCELAKE_CALLS": str(self.file)}
 
     @property
     def acted(self) -> bool:
-        """Whether the number was reached."""
+        """Return whether the action was taken."""
         return bool(self._page.acted)
 
     @property
     def jvms(self) -> list[int]:
-        """The JVMs of the tree, those that have ended too."""
+        """Return the JVMs of the tree, including those that have exited."""
         return [pid for pid in self._page.jvms if pid]
 
     def drive(self, pid: int) -> None:
-        """Note which process is the Python that drives."""
+        """Set the pid of the Python driver."""
         self._page.driver = pid
 
     def watch(self, folders: Sequence[str]) -> None:
-        """Choose the folders below which calls count."""
+        """Set the folders below which calls are recorded."""
         self._page.folders = len(folders)
         for index, folder in enumerate(folders):
             self._page.folder[index].value = os.fsencode(folder)
 
     @contextmanager
     def watching(self, journal: Path, act: Act | None = None) -> Iterator[None]:
-        """Number every call inside the block, write it to the journal, and act where asked to."""
+        """Number every call inside the block, write it to the journal, and take the action."""
         act, page = act or Act(), self._page
         journal.touch()
         page.journal = os.fsencode(journal)
@@ -160,13 +160,13 @@ class Controls:
             page.on = 0
 
     def close(self) -> None:
-        """Let go of the page."""
+        """Close the page."""
         del self._page
         self._memory.close()
 
 
 def read_journal(journal: Path) -> list[Call]:
-    """The calls of a journal, in their order. A last record that a kill cut short is left out."""
+    """Return the calls of a journal in order. A last record that a kill truncated is skipped."""
     data = journal.read_bytes()
     calls: list[Call] = []
     at = 0

@@ -1,4 +1,4 @@
-"""A case: one thing that can happen to a job."""
+"""A case: one failure or disturbance that the prover applies to a job."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from oncelake.proving.verdict import Violation
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that can happen: its name, its story, and how to make it happen. What it returns is wrong, if anything."""
+    """One case: its id, its story, and a function that executes it and returns a violation, if there is one."""
 
     id: str
     scenario: str
     story: str
-    happen: Callable[[], Violation | None]
+    execute: Callable[[], Violation | None]
 
 
-def after(found: Violation, story: str) -> Violation:
-    """A violation whose story begins earlier."""
+def prefix_story(found: Violation, story: str) -> Violation:
+    """Return the violation with an earlier event in front of its story."""
     return replace(found, story=f"{story}: {found.story}")
 
 
-def spread(found: Sequence[Any], number: int | None, random: Random) -> list[Any]:
-    """All, or so many, one at random from each of as many equal stretches: every part of a run has its share."""
-    if number is None or number >= len(found):
-        return list(found)
-    stretch = len(found) / max(number, 1)
-    return [found[int((index + random.random()) * stretch)] for index in range(number)]
+def sample_evenly(items: Sequence[Any], number: int | None, random: Random) -> list[Any]:
+    """Return all items, or `number` of them: one at random from each of that many equal sections."""
+    if number is None or number >= len(items):
+        return list(items)
+    section = len(items) / max(number, 1)
+    return [items[int((index + random.random()) * section)] for index in range(number)]

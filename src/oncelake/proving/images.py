@@ -1,4 +1,4 @@
-"""Crash images: what a kill after each call of a recorded run would leave on disk, rebuilt from the journal."""
+"""Crash images: the state that a kill after each call of a recorded run would leave on disk, rebuilt from the journal."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from oncelake.proving.calls import Call
 
 
 @dataclass(frozen=True)
-class JournalEntry:
-    """A file, folder or link. A file's bytes are those of an earlier state of it, cut, with a piece laid over."""
+class TreeEntry:
+    """A file, folder or link. A file's bytes are those of its earlier state, truncated, with a piece written over it."""
 
     kind: str  # "file", "folder" or "link"
     digest: bytes
     size: int = 0
-    before: JournalEntry | None = None
-    piece: tuple[str, int, int, int] | None = None  # where its bytes are: file, position, length; and where they go
+    before: TreeEntry | None = None
+    piece: tuple[str, int, int, int] | None = (
+        None  # where the bytes are (file, position, length), and their offset in the result
+    )
     target: str = ""
 
     def content(self) -> bytes:
-        """The bytes of a file."""
-        entry: JournalEntry | None = self
-        chain: list[JournalEntry] = []
+        """Return the bytes of a file."""
+        entry: TreeEntry | None = self
+        chain: list[TreeEntry] = []
         while entry is not None:
             chain.append(entry)
             entry = entry.before
@@ -44,15 +46,15 @@ class JournalEntry:
         return bytes(data)
 
 
-Tree = Mapping[str, JournalEntry]
-FOLDER = JournalEntry("folder", b"folder")
-_GONE = " (deleted)"  # how the kernel names an open file that has no name any more
-_EMPTY = JournalEntry("file", hashlib.blake2b(b"").digest())
+Tree = Mapping[str, TreeEntry]
+FOLDER = TreeEntry("folder", b"folder")
+_DELETED = " (deleted)"  # the suffix that the kernel gives to an open file without a name
+_EMPTY = TreeEntry("file", hashlib.blake2b(b"").digest())
 
 
 @dataclass(frozen=True)
 class Image:
-    """The state after a call: 0 is the state before the first."""
+    """The state after a call; number 0 is the state before the first call."""
 
     number: int
     after: Call | None
@@ -62,27 +64,27 @@ class Image:
 
 @dataclass(frozen=True)
 class Folders:
-    """The watched folders: the names a job knows them by, and where they really are."""
+    """The watched folders: the paths that a job uses, and the real paths."""
 
     known: tuple[str, ...]
     real: tuple[Path, ...]
 
     def inner(self, path: str) -> str:
-        """The path as it stands in a tree: the number of its folder, then the rest."""
+        """Return the path used in a tree: the number of its folder, then the rest."""
         for index, folder in enumerate(self.known):
             if path == folder or path.startswith(f"{folder}/"):
                 return f"{index}{path[len(folder) :]}"
         raise LookupError(path)
 
     def outer(self, inner: str) -> Path:
-        """Where a path of a tree really is."""
+        """Return the real path of a path in a tree."""
         index, _, rest = inner.partition("/")
         return self.real[int(index)] / rest
 
 
-def scan(folders: Folders, keep: Path) -> dict[str, JournalEntry]:
-    """The tree that is on disk now; its files are copied to `keep`, for the folders will change."""
-    tree: dict[str, JournalEntry] = {}
+def scan_tree(folders: Folders, keep: Path) -> dict[str, TreeEntry]:
+    """Return the tree that is on disk now. Its files are copied to `keep`, because the folders will change."""
+    tree: dict[str, TreeEntry] = {}
     for index, root in enumerate(folders.real):
         if not root.exists():
             continue
@@ -91,40 +93,40 @@ def scan(folders: Folders, keep: Path) -> dict[str, JournalEntry]:
             inner = f"{index}/{os.path.relpath(folder, root)}".removesuffix("/.")
             tree |= {f"{inner}/{name}": FOLDER for name in names}
             for name in files:
-                tree[f"{inner}/{name}"] = _scanned(Path(folder, name), keep / f"{len(tree)}")
+                tree[f"{inner}/{name}"] = _scan_file(Path(folder, name), keep / f"{len(tree)}")
     return tree
 
 
-def _scanned(path: Path, copy: Path) -> JournalEntry:
+def _scan_file(path: Path, copy: Path) -> TreeEntry:
     if path.is_symlink():
         target = os.readlink(path)
-        return JournalEntry("link", target.encode(), target=target)
+        return TreeEntry("link", target.encode(), target=target)
     copy.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(path, copy)
     size = copy.stat().st_size
-    return _written(_EMPTY, (str(copy), 0, size, 0), copy.read_bytes()) if size else _EMPTY
+    return _write(_EMPTY, (str(copy), 0, size, 0), copy.read_bytes()) if size else _EMPTY
 
 
-def _written(before: JournalEntry, piece: tuple[str, int, int, int], data: bytes) -> JournalEntry:
+def _write(before: TreeEntry, piece: tuple[str, int, int, int], data: bytes) -> TreeEntry:
     digest = hashlib.blake2b(before.digest + piece[3].to_bytes(8, "little") + data).digest()
-    return JournalEntry("file", digest, max(before.size, piece[3] + len(data)), before, piece)
+    return TreeEntry("file", digest, max(before.size, piece[3] + len(data)), before, piece)
 
 
-def images(start: Tree, calls: Iterable[Call], journal: Path, folders: Folders) -> list[Image]:
-    """The state before the first call and after each, in order."""
+def build_images(start: Tree, calls: Iterable[Call], journal: Path, folders: Folders) -> list[Image]:
+    """Return the state before the first call and after each call, in order."""
     replay = _Replay(start, journal, folders)
-    found = [Image(0, None, dict(start), _key(start))]
+    found = [Image(0, None, dict(start), _hash_tree(start))]
     with journal.open("rb") as data:
         for call in calls:
-            if not call.failed and not call.path.endswith(_GONE):
+            if not call.failed and not call.path.endswith(_DELETED):
                 data.seek(call.position)
                 replay.apply(call, data.read(call.length))
-            found.append(Image(call.number, call, dict(replay.tree), _key(replay.tree)))
+            found.append(Image(call.number, call, dict(replay.tree), _hash_tree(replay.tree)))
     return found
 
 
 class _Replay:
-    """A tree that changes as the calls say. A file may have several names: what is written under one, all have."""
+    """A tree to which calls are applied. A file may have several names (hard links), which share its content."""
 
     def __init__(self, start: Tree, journal: Path, folders: Folders) -> None:
         self.tree = dict(start)
@@ -139,13 +141,13 @@ class _Replay:
         elif call.kind == "mkdir":
             self._add(path, FOLDER)
         elif call.kind == "symlink":
-            self._add(path, JournalEntry("link", data, target=os.fsdecode(data)))
+            self._add(path, TreeEntry("link", data, target=os.fsdecode(data)))
         elif path not in tree:
-            return  # `check_complete` will say that its making went unseen
+            return  # `check_complete` will report that its creation was not recorded
         elif call.kind == "write":
-            self._change(path, _written(tree[path], (self._journal, call.position, call.length, call.offset), data))
+            self._change(path, _write(tree[path], (self._journal, call.position, call.length, call.offset), data))
         elif call.kind == "truncate":
-            self._change(path, _cut(tree[path], call.offset))
+            self._change(path, _truncate(tree[path], call.offset))
         elif call.kind == "link":
             self._names[path].add(to)
             self.tree[to], self._names[to] = tree[path], self._names[path]
@@ -155,10 +157,10 @@ class _Replay:
         else:
             self._remove(path)
 
-    def _add(self, path: str, entry: JournalEntry) -> None:
+    def _add(self, path: str, entry: TreeEntry) -> None:
         self.tree[path], self._names[path] = entry, {path}
 
-    def _change(self, path: str, entry: JournalEntry) -> None:
+    def _change(self, path: str, entry: TreeEntry) -> None:
         self.tree |= dict.fromkeys(self._names[path], entry)
 
     def _move(self, path: str, to: str) -> None:
@@ -174,26 +176,26 @@ class _Replay:
         self._names.pop(path).discard(path)
 
 
-def _cut(entry: JournalEntry, size: int) -> JournalEntry:
+def _truncate(entry: TreeEntry, size: int) -> TreeEntry:
     if size == 0:
         return _EMPTY
     return replace(_EMPTY, digest=hashlib.blake2b(entry.digest + b"cut%d" % size).digest(), size=size, before=entry)
 
 
-def _key(tree: Tree) -> bytes:
+def _hash_tree(tree: Tree) -> bytes:
     digest = hashlib.blake2b()
     for path in sorted(tree):
         digest.update(path.encode(errors="surrogateescape") + b"\0" + tree[path].digest + b"\0")
     return digest.digest()
 
 
-def distinct(found: Sequence[Image]) -> list[Image]:
-    """The images that differ, the first of each kind: recovering the same state twice shows nothing new."""
+def distinct_images(found: Sequence[Image]) -> list[Image]:
+    """Return the first image of each distinct state: recovering the same state twice shows nothing new."""
     return list({image.key: image for image in reversed(found)}.values())[::-1]
 
 
-def restore(tree: Tree, folders: Folders) -> None:
-    """Put a tree on disk in place of whatever is there."""
+def restore_tree(tree: Tree, folders: Folders) -> None:
+    """Replace the content of the folders with a tree."""
     for root in folders.real:
         if root.exists():
             shutil.rmtree(root)
@@ -207,8 +209,8 @@ def restore(tree: Tree, folders: Folders) -> None:
             path.write_bytes(entry.content())
 
 
-def names(folders: Folders) -> set[str]:
-    """The paths that are on disk now, as they stand in a tree."""
+def list_paths(folders: Folders) -> set[str]:
+    """Return the paths that are on disk now, as used in a tree."""
     return {
         f"{index}/{path.relative_to(root)}".removesuffix("/.")
         for index, root in enumerate(folders.real)
@@ -218,13 +220,13 @@ def names(folders: Folders) -> set[str]:
 
 
 def check_complete(tree: Tree, folders: Folders) -> None:
-    """Refuse a recording whose end is not what is on disk: a call went unseen, and its images would be wrong."""
-    wrong = sorted(tree.keys() ^ names(folders))
-    wrong = wrong or [inner for inner in sorted(tree) if not _same(tree[inner], folders.outer(inner))]
+    """Raise if a recording does not end in the state on disk: a call was missed, and its images would be wrong."""
+    wrong = sorted(tree.keys() ^ list_paths(folders))
+    wrong = wrong or [inner for inner in sorted(tree) if not _has_content(tree[inner], folders.outer(inner))]
     if wrong:
-        problem = f"the recorder did not see how {folders.outer(wrong[0])} was changed"
+        problem = f"the recorder missed a change of {folders.outer(wrong[0])}"
         raise ProverUnavailable(problem=problem, next="oncelake prove --level steps")
 
 
-def _same(entry: JournalEntry, path: Path) -> bool:
+def _has_content(entry: TreeEntry, path: Path) -> bool:
     return entry.kind != "file" or path.read_bytes() == entry.content()

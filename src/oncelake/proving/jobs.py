@@ -1,4 +1,4 @@
-"""What is under proof, as the process that runs it sees it: a pipeline of a project, or any PySpark script."""
+"""The job under proof, inside the worker process: a pipeline of a project, or any PySpark script."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 
 
 class Job(Protocol):
-    """Something that can be run again and again."""
+    """A job that can be run repeatedly."""
 
     @property
     def tables(self) -> Mapping[str, str]:
-        """The tables it writes, and where they are."""
+        """Return the path of each table it writes."""
         ...
 
     def session(self) -> SparkSession:
-        """The session it runs in."""
+        """Return the session it runs in."""
         ...
 
     def warm(self) -> None:
-        """Start what can be started before it runs."""
+        """Start what can be started before a run."""
         ...
 
     def run(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Run it as asked, and say what came of it."""
+        """Run it as requested, and return its works and the failpoints reached."""
         ...
 
 
 class Stopped(BaseException):
-    """The process ends here, as far as the ring can tell: nothing in it catches this."""
+    """A simulated end of the process at a failpoint: the commit protocol does not catch this."""
 
 
 class PipelineJob:
@@ -66,7 +66,7 @@ class PipelineJob:
         return project
 
     def session(self) -> SparkSession:
-        """The project's own."""
+        """Return the project's session."""
         return self.project.session()
 
     def warm(self) -> None:
@@ -74,9 +74,9 @@ class PipelineJob:
         self.session()
 
     def run(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Run the spans asked for, one after the other, in one thread or in several at once."""
+        """Run the requested spans one after the other, in one thread or concurrently in several."""
         reached: list[str] = []
-        with _set(self.session(), request.get("settings", {})), _stopping(reached, request.get("stop_at")):
+        with _with_settings(self.session(), request.get("settings", {})), _stop_at(reached, request.get("stop_at")):
             if (threads := request.get("threads", 1)) > 1:
                 with ThreadPoolExecutor(threads) as pool:
                     reports = [r for each in pool.map(lambda _: self._reports(request), range(threads)) for r in each]
@@ -97,7 +97,7 @@ class PipelineJob:
             project.settings, lock_timeout=request.get("lock_timeout", self.spec["lock_timeout"])
         )
         if number := request.get("scatter"):
-            project = _scattering(project, self.name, number)
+            project = _repartition_sources(project, self.name, number)
         now = datetime.fromisoformat(self.spec["now"])
         if request.get("restate"):
             starts, ends = zip(*request["spans"], strict=True)
@@ -107,8 +107,8 @@ class PipelineJob:
 
 
 @dataclass(frozen=True)
-class _Scattered:
-    """A source whose rows come in another order and in other tasks: as a bag they are the same."""
+class _RepartitionedSource:
+    """A source that returns the same bag of rows in another order and in other tasks."""
 
     source: Source
     number: int
@@ -121,17 +121,17 @@ class _Scattered:
         return lambda slice_: read(slice_).repartition(self.number)
 
 
-def _scattering(project: once.Project, name: str, number: int) -> once.Project:
+def _repartition_sources(project: once.Project, name: str, number: int) -> once.Project:
     pipeline = project.pipelines[name]
-    reads = {key: _Scattered(source, number) for key, source in pipeline.reads.items()}
-    scattering = copy(project)
-    scattering.pipelines = {**project.pipelines, name: replace(pipeline, reads=reads)}
-    return scattering
+    reads = {key: _RepartitionedSource(source, number) for key, source in pipeline.reads.items()}
+    repartitioned = copy(project)
+    repartitioned.pipelines = {**project.pipelines, name: replace(pipeline, reads=reads)}
+    return repartitioned
 
 
 @contextmanager
-def _stopping(reached: list[str], stop_at: int | None) -> Iterator[None]:
-    """Note every point that is reached, and stop at the n-th."""
+def _stop_at(reached: list[str], stop_at: int | None) -> Iterator[None]:
+    """Record every failpoint that is reached, and stop at the n-th."""
 
     def on_reach(point: str) -> None:
         reached.append(point)
@@ -146,33 +146,33 @@ def _stopping(reached: list[str], stop_at: int | None) -> Iterator[None]:
 
 
 class ScriptJob:
-    """A script, run as `python script args` would, again and again in one process. Its session is kept warm."""
+    """A script, run like `python script args`, repeatedly in one process with one warm session."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
-        """Nothing is started before the first run."""
+        """Store the script; nothing is started before the first run."""
         self.script: str = spec["script"]
         self.arguments: Sequence[str] = spec["arguments"]
         self.tables = dict(spec["tables"])
         os.chdir(spec["folder"])
 
     def session(self) -> SparkSession:
-        """The session the script made, or one of ours if it made none."""
+        """Return the session that the script created, or a new one."""
         from oncelake.spark.session import open_session
 
         return open_session({})
 
     def warm(self) -> None:
-        """Nothing: the script makes its own session."""
+        """Do nothing: the script creates its own session."""
 
     def run(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Run the script from its first line."""
+        """Run the script from the beginning."""
         problem = None
-        with _as_main(self.script, self.arguments), _kept_session(request.get("settings")):
+        with _as_main(self.script, self.arguments), _keep_session(request.get("settings")):
             try:
                 runpy.run_path(self.script, run_name="__main__")
             except SystemExit as ended:
                 problem = None if ended.code in (None, 0) else f"exit {ended.code}"
-            except Exception as error:  # noqa: BLE001  whatever it raised is its outcome
+            except Exception as error:  # noqa: BLE001  any exception is the outcome of the script
                 from oncelake.delta.conflicts import one_line
 
                 problem = f"{type(error).__name__}: {one_line(error)}"
@@ -193,8 +193,8 @@ def _as_main(script: str, arguments: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _kept_session(settings: Mapping[str, str] | None) -> Iterator[None]:
-    """Let `spark.stop()` do nothing, for the next run needs the session; and undo what the script set, for it is gone."""
+def _keep_session(settings: Mapping[str, str] | None) -> Iterator[None]:
+    """Disable `spark.stop()`, because the next run needs the session, and reset the settings that the script changed."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -202,27 +202,27 @@ def _kept_session(settings: Mapping[str, str] | None) -> Iterator[None]:
     stop = SparkSession.stop
     SparkSession.stop = lambda self: None  # type: ignore[method-assign]  # noqa: ARG005
     try:
-        with _set(active, settings or {}) if active is not None else nullcontext():
+        with _with_settings(active, settings or {}) if active is not None else nullcontext():
             yield
     finally:
         SparkSession.stop = stop  # type: ignore[method-assign]
         if active is not None:
-            _put_back(active, before, dict(active.conf.getAll))
+            _reset_settings(active, before, dict(active.conf.getAll))
 
 
 @contextmanager
-def _set(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Some settings inside the block; afterwards these are as they were."""
+def _with_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Apply settings inside the block, and reset them afterwards."""
     before = {key: value for key, value in dict(session.conf.getAll).items() if key in settings}
     for key, value in settings.items():
         session.conf.set(key, value)
     try:
         yield
     finally:
-        _put_back(session, before, settings)
+        _reset_settings(session, before, settings)
 
 
-def _put_back(session: SparkSession, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+def _reset_settings(session: SparkSession, before: Mapping[str, str], now: Mapping[str, str]) -> None:
     changed = [key for key in now.keys() | before.keys() if now.get(key) != before.get(key)]
     for key in filter(session.conf.isModifiable, changed):
         if key in before:
@@ -232,5 +232,5 @@ def _put_back(session: SparkSession, before: Mapping[str, str], now: Mapping[str
 
 
 def make_job(spec: Mapping[str, Any]) -> Job:
-    """The job a specification describes."""
+    """Create the job that a specification describes."""
     return PipelineJob(spec) if spec["kind"] == "pipeline" else ScriptJob(spec)

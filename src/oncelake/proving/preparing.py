@@ -1,4 +1,4 @@
-"""Making a sandbox ready for a job: where its tables will be, what it will be asked, and what it reads early and late."""
+"""Prepare a sandbox for a job: the paths of its tables, the spans to run, and an input of which a part arrives late."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from oncelake.api import Project
 
 _WORKS = 3
-_PATIENCE = 30  # seconds a run in the sandbox waits for another: a killed JVM is gone in two
+_LOCK_TIMEOUT = 30  # seconds; a killed JVM releases its lock within two
 _OPTIONS = {"date": "--date", "start": "--from", "end": "--to"}
 
 
 def prepare_pipeline(
     project: Project, name: str, span: Mapping[str, Any], exclude: Mapping[str, Sequence[str]], sandbox: Path
 ) -> tuple[JobSpec, Folders]:
-    """A pipeline: its targets are written to a lake in the sandbox, whatever else it reads is read where it is."""
+    """Prepare a pipeline: its targets are written to a lake in the sandbox; other inputs are read in place."""
     lake, pipeline = sandbox / "lake", project.pipelines[name]
     now = span.get("now") or datetime.now(UTC)
     slices = _slices(project, name, span, now)
@@ -44,7 +44,7 @@ def prepare_pipeline(
         "profile": project.profile,
         "name": name,
         "lake": str(lake),
-        "lock_timeout": _PATIENCE,
+        "lock_timeout": _LOCK_TIMEOUT,
         "now": now.isoformat(),
     }
     options = (f" {option} {span[key]}" for key, option in _OPTIONS.items() if span.get(key))
@@ -59,7 +59,7 @@ def prepare_pipeline(
         may_fail=False,
         redoes=pipeline.grid is None,
         threads=True,
-        early=partial(_early, project, name, slices, sandbox / "early"),
+        early=partial(_make_early_root, project, name, slices, sandbox / "early"),
         command=f"oncelake prove {shlex.quote(name)}{''.join(options)}",
         again=f"oncelake run {shlex.quote(name)}",
         exclude=exclude,
@@ -68,18 +68,18 @@ def prepare_pipeline(
 
 
 def _slices(project: Project, name: str, span: Mapping[str, Any], now: datetime) -> list[Slice]:
-    """The slices to prove on: those asked for, or else the newest that are done, or else the first there are."""
-    asked = {key: span.get(key) for key in _OPTIONS}
-    works = project.plan(name, **asked, now=now).works  # type: ignore[arg-type]
+    """Return the slices to prove: the requested ones, else the newest finished ones, else the first ones."""
+    requested = {key: span.get(key) for key in _OPTIONS}
+    works = project.plan(name, **requested, now=now).works  # type: ignore[arg-type]
     if not works:
-        raise UsageError(message=f"nothing of {name} is due, so there is nothing to prove")
+        raise UsageError(message=f"{name} has no work that is due, so there is nothing to prove")
     undone = {item.work.slice for item in works if item.action != "skip"}
-    # Ranges are taken apart: in a proof each interval is a work of its own, and their range is one more case.
+    # Ranges are split: in a proof each interval is a work, and their range is a case of its own.
     pipeline = project.pipelines[name]
     cells = {
         cell: slice_ in undone for slice_ in (item.work.slice for item in works) for cell in cells_of(slice_, pipeline)
     }
-    if any(asked.values()):
+    if any(requested.values()):
         return list(cells)
     done = [cell for cell, is_undone in cells.items() if not is_undone]
     return done[-_WORKS:] or list(cells)[:_WORKS]
@@ -91,8 +91,8 @@ def _span(slice_: Slice) -> tuple[str | None, str | None]:
     return instant_text(slice_.start), instant_text(slice_.end)
 
 
-def _early(project: Project, name: str, slices: Sequence[Slice], root: Path) -> Path | None:
-    """A project root in which part of the newest work's files has not come yet; None where that cannot be shown."""
+def _make_early_root(project: Project, name: str, slices: Sequence[Slice], root: Path) -> Path | None:
+    """Create a project root that lacks part of the newest work's files; return None if that is not possible."""
     pipeline, folder = project.pipelines[name], project.settings.root
     copied: list[Path] = []
     for source in pipeline.reads.values():
@@ -108,7 +108,7 @@ def _early(project: Project, name: str, slices: Sequence[Slice], root: Path) -> 
 
 
 def _withhold(files: Sequence[Path]) -> bool:
-    """Take the last file away or, of an only file, its second half if it is one of lines."""
+    """Delete the last file or, if it is the only one, the second half of its lines; return whether that worked."""
     last = files[-1]
     if sum(file.parent == last.parent for file in files) > 1:
         last.unlink()
@@ -123,12 +123,12 @@ def _withhold(files: Sequence[Path]) -> bool:
 def prepare_script(
     script: Path, tables: Sequence[str], arguments: Sequence[str], exclude: Mapping[str, Sequence[str]], sandbox: Path
 ) -> tuple[JobSpec, Folders, list[View]]:
-    """A script: the folders of its tables are shown to it as views in which only the sandbox is written."""
+    """Prepare a script: it sees the folders of its tables as views in which it writes only to the sandbox."""
     paths = {table: Path(table).absolute().resolve() for table in tables}
-    views, places = make_views(list(paths.values()), sandbox)
-    for path, place in places.items():
+    views, copies = make_views(list(paths.values()), sandbox)
+    for path, copy in copies.items():
         if path.exists():
-            shutil.copytree(path, place, symlinks=True)
+            shutil.copytree(path, copy, symlinks=True)
     spec = {
         "kind": "script",
         "script": str(script.absolute()),
@@ -141,7 +141,7 @@ def prepare_script(
         name=script.name,
         scope=shlex.join(["python", script.name, *arguments]),
         spans=((None, None),),
-        tables={table: places[path] for table, path in paths.items()},
+        tables={table: copies[path] for table, path in paths.items()},
         replaces=False,
         restates=False,
         may_fail=True,
@@ -155,11 +155,11 @@ def prepare_script(
         arguments=tuple(arguments),
         exclude=exclude,
     )
-    return job, Folders(tuple(map(str, paths.values())), tuple(places[path] for path in paths.values())), views
+    return job, Folders(tuple(map(str, paths.values())), tuple(copies[path] for path in paths.values())), views
 
 
 def spark_environment(sandbox: Path) -> dict[str, str]:
-    """What lets a script that says nothing of Delta find it, as `spark-submit` would have; what it says itself wins."""
+    """Return variables that configure Delta for a script, as `spark-submit` would; the script's settings win."""
     conf = sandbox / "conf"
     conf.mkdir()
     lines = "".join(f"{key} {value}\n" for key, value in session_defaults().items())

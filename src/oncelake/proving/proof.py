@@ -1,4 +1,4 @@
-"""A proof from beginning to end: make the sandbox, run cleanly, try every case, say what came of it."""
+"""A proof from beginning to end: create the sandbox, make a clean run, try every case, return the verdict."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from oncelake.errors import UsageError
 from oncelake.planning.plan import select_pipelines
 from oncelake.proving import crashes, scenarios
 from oncelake.proving.calls import compiler, library
-from oncelake.proving.cases import Case, spread
+from oncelake.proving.cases import Case, sample_evenly
 from oncelake.proving.crashes import Recording
 from oncelake.proving.preparing import prepare_pipeline, prepare_script, spark_environment
 from oncelake.proving.testbed import Testbed
 from oncelake.proving.verdict import Count, Verdict, Violation
-from oncelake.proving.worker_handle import Setting, WorkerHandle
+from oncelake.proving.worker_handle import WorkerHandle, WorkerSetting
 
 if TYPE_CHECKING:
     from oncelake.api import Project
@@ -54,7 +54,7 @@ _PREFIX = "oncelake-proof-"
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is tried. `points` and `minutes` bound it; what they leave out is chosen by the seed, and said."""
+    """How much to try. `points` and `minutes` limit it; the seed chooses the sample, and the verdict reports it."""
 
     seed: int = 0
     level: str | None = None
@@ -70,26 +70,27 @@ class Effort:
     exclude: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-Told = Callable[[Case, int, int], None]
+# Called before each case with its index and the number of cases.
+OnCase = Callable[[Case, int, int], None]
 
 
-def prove(project: Project | str | Path, name: str, *, told: Told | None = None, **options: Any) -> Verdict:
-    """Prove a pipeline: over `date`, or `start` and `end`, or else the newest works that are done.
+def prove(project: Project | str | Path, name: str, *, told: OnCase | None = None, **options: Any) -> Verdict:
+    """Prove a pipeline over `date`, or `start` and `end`, or by default the newest finished works.
 
     The pipeline runs in a sandbox; real tables are only read. The other options are those of `Effort`: `seed`, `level`,
-    `points`, `minutes`, `case`, `scenarios`, `kills`, `faults`, `recoveries`, `zombies`, `threads`, and `exclude`: the columns left
-    out of the comparison, by table.
+    `points`, `minutes`, `case`, `scenarios`, `kills`, `faults`, `recoveries`, `zombies`, `threads`, and `exclude`: the
+    columns to exclude from the comparison, by table. `told` is called before each case.
     """
     with Prover(options.get("level")) as prover:
         return prover.prove(project, name, told=told, **options)
 
 
 class Prover:
-    """A warm subject that tries one pipeline after another; starting it takes longer than a small proof."""
+    """A warm worker that proves one pipeline after another; starting it takes longer than a small proof."""
 
     def __init__(self, level: str | None = None) -> None:
-        """Nothing is started before the first proof."""
-        self.level = chosen_level(level)
+        """Choose the level; nothing is started before the first proof."""
+        self.level = choose_level(level)
         self._open = ExitStack()
         self._proofs = 0
         self._main: WorkerHandle | None = None
@@ -101,9 +102,9 @@ class Prover:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def prove(self, project: Project | str | Path, name: str, *, told: Told | None = None, **options: Any) -> Verdict:
+    def prove(self, project: Project | str | Path, name: str, *, told: OnCase | None = None, **options: Any) -> Verdict:
         """Prove a pipeline, as `once.prove` does."""
-        begun = time.monotonic()
+        started = time.monotonic()
         span = {key: options.pop(key) for key in SPAN if key in options}
         effort = Effort(**options)
         opened = once.open(project) if isinstance(project, str | Path) else project
@@ -111,9 +112,9 @@ class Prover:
         self._proofs += 1
         folder = self.sandbox / str(self._proofs)
         job, folders = prepare_pipeline(opened, name, span, effort.exclude, folder)
-        setting = Setting(folder, self.level)
+        setting = WorkerSetting(folder, self.level)
         self._main = self._main or self._open.enter_context(closing(WorkerHandle(setting)))
-        return _prove(Testbed(job, folders, self._main, setting), effort, begun, told)
+        return _prove(Testbed(job, folders, self._main, setting), effort, started, told)
 
 
 def prove_script(
@@ -121,77 +122,77 @@ def prove_script(
     tables: Sequence[str],
     arguments: Sequence[str] = (),
     *,
-    told: Told | None = None,
+    told: OnCase | None = None,
     **options: Any,
 ) -> Verdict:
-    """Prove or refute a PySpark script that writes the given tables. It works on copies of them, in a sandbox."""
-    effort, begun = Effort(**options), time.monotonic()
+    """Prove or refute a PySpark script that writes the given tables. It works on copies of them in a sandbox."""
+    effort, started = Effort(**options), time.monotonic()
     if not Path(script).is_file():
         raise UsageError(message=f"there is no script {script}")
     if not tables:
-        raise UsageError(message="name the tables that the script writes, with --table")
+        raise UsageError(message="name the tables that the script writes with --table")
     with sandbox() as folder:
         job, folders, views = prepare_script(Path(script), tables, arguments, effort.exclude, folder)
-        setting = Setting(folder, chosen_level(effort.level), views, spark_environment(folder))
+        setting = WorkerSetting(folder, choose_level(effort.level), views, spark_environment(folder))
         with closing(WorkerHandle(setting)) as main:
-            return _prove(Testbed(job, folders, main, setting), effort, begun, told)
+            return _prove(Testbed(job, folders, main, setting), effort, started, told)
 
 
-def _prove(lab: Testbed, effort: Effort, begun: float, told: Told | None) -> Verdict:
-    lab.make_reference()
-    return _tried(lab, effort, begun, told or (lambda *_: None))
+def _prove(testbed: Testbed, effort: Effort, started: float, told: OnCase | None) -> Verdict:
+    testbed.make_reference()
+    return _try_all(testbed, effort, started, told or (lambda *_: None))
 
 
-def _tried(lab: Testbed, effort: Effort, begun: float, told: Told) -> Verdict:
-    level, wanted = lab.setting.level, set(effort.scenarios or SCENARIOS)
-    if unknown := wanted - set(SCENARIOS):
-        raise UsageError(message=f"there is no scenario {min(unknown)!r}; there are {', '.join(SCENARIOS)}")
-    images = lab.recorded(lab.start) if level == "calls" and wanted & set(RECORDED) else []
-    recording = Recording(images, lab.folders)
+def _try_all(testbed: Testbed, effort: Effort, started: float, on_case: OnCase) -> Verdict:
+    level, selected = testbed.setting.level, set(effort.scenarios or SCENARIOS)
+    if unknown := selected - set(SCENARIOS):
+        raise UsageError(message=f"there is no scenario {min(unknown)!r}; the scenarios are {', '.join(SCENARIOS)}")
+    images = testbed.record(testbed.start) if level == "calls" and selected & set(RECORDED) else []
+    recording = Recording(images, testbed.folders)
     random = Random(effort.seed)  # noqa: S311  a proof must be repeatable
-    cases = {n: list(found) for n, found in _cases(lab, recording, effort, random).items() if n in wanted}
-    tried, violation = _try(_chosen(cases, effort, random), effort, begun, told)
+    cases = {n: list(found) for n, found in _cases(testbed, recording, effort, random).items() if n in selected}
+    tried, violation = _try(_select_cases(cases, effort, random), effort, started, on_case)
     return Verdict(
-        job=lab.job.name,
-        scope=lab.job.scope,
+        job=testbed.job.name,
+        scope=testbed.job.scope,
         level=level,
         seed=effort.seed,
         points=len(recording.calls) or len(cases.get("step", ())),
         states=tried["crash"] + tried["step"],
-        confirmed=f"{sum(lab.confirmed)} of {len(lab.confirmed)}",
+        confirmed=f"{sum(testbed.confirmed)} of {len(testbed.confirmed)}",
         counts={name: Count(tried[name], len(found)) for name, found in cases.items() if found},
-        fingerprints=lab.reference,
-        seconds=time.monotonic() - begun,
-        reproduce=_command(lab, effort, violation),
+        fingerprints=testbed.reference,
+        seconds=time.monotonic() - started,
+        reproduce=_command(testbed, effort, violation),
         violation=violation,
-        excluded=lab.job.exclude,
+        excluded=testbed.job.exclude,
     )
 
 
-def _cases(lab: Testbed, recorded: Recording, effort: Effort, random: Random) -> dict[str, Iterable[Case]]:
-    """Every case there is, by scenario, the quickest to find fault first; each is looked for when it is wanted."""
+def _cases(testbed: Testbed, recording: Recording, effort: Effort, random: Random) -> dict[str, Iterable[Case]]:
+    """Return the cases by scenario, those that find violations fastest first. Iterators are lazy."""
     return {
-        "clean": scenarios.cleanly(lab),
-        "twice": scenarios.twice(lab),
-        "order": scenarios.orders(lab, random),
-        "combine_intervals": scenarios.combine_intervals(lab),
-        "restate": scenarios.restatements(lab),
-        "late": scenarios.late(lab),
-        "layout": scenarios.layouts(lab),
-        "reader": scenarios.readers(lab),
-        "step": crashes.steps(lab) if lab.setting.level == "steps" else (),
-        "crash": crashes.crashes(lab, recorded),
-        "recovery": crashes.crashes_in_recovery(lab, recorded),
-        "lost": crashes.lost_answers(lab, recorded),
-        "fault": crashes.faults(lab, recorded),
-        "race": scenarios.races(lab, effort.threads),
-        "zombie": crashes.zombies(lab, recorded),
-        "kill": crashes.kills(lab, recorded),
+        "clean": scenarios.clean_runs(testbed),
+        "twice": scenarios.twice(testbed),
+        "order": scenarios.orders(testbed, random),
+        "combine_intervals": scenarios.combine_intervals(testbed),
+        "restate": scenarios.restatements(testbed),
+        "late": scenarios.late(testbed),
+        "layout": scenarios.layouts(testbed),
+        "reader": scenarios.readers(testbed),
+        "step": crashes.steps(testbed) if testbed.setting.level == "steps" else (),
+        "crash": crashes.crashes(testbed, recording),
+        "recovery": crashes.crashes_in_recovery(testbed, recording),
+        "lost": crashes.lost_replies(testbed, recording),
+        "fault": crashes.faults(testbed, recording),
+        "race": scenarios.races(testbed, effort.threads),
+        "zombie": crashes.zombies(testbed, recording),
+        "kill": crashes.kills(testbed, recording),
     }
 
 
-def _chosen(cases: Mapping[str, list[Case]], effort: Effort, random: Random) -> list[Case]:
-    """What is tried of it: all, or a fair sample."""
+def _select_cases(cases: Mapping[str, list[Case]], effort: Effort, random: Random) -> list[Case]:
+    """Return the cases to try: all of them, or a fair sample."""
     if effort.case is not None:
         named = [case for group in cases.values() for case in group if case.id == effort.case]
         if not named:
@@ -199,64 +200,64 @@ def _chosen(cases: Mapping[str, list[Case]], effort: Effort, random: Random) -> 
         return named
     limits = {"step": effort.points, "crash": effort.points, "recovery": effort.recoveries, "fault": effort.faults}
     limits |= {"zombie": effort.zombies, "kill": effort.kills}
-    groups = [spread(group, limits.get(name), random) for name, group in cases.items()]
+    groups = [sample_evenly(group, limits.get(name), random) for name, group in cases.items()]
     if effort.minutes is None:
-        # What goes wrong mostly goes wrong around a commit, so that is looked at first.
+        # Most violations are around a commit, so these cases come first.
         return [case for group in groups for case in sorted(group, key=lambda case: not crashes.COMMIT.search(case.id))]
-    # Every scenario gets its share of the time: one of each in turn, in random order.
+    # Every scenario gets its share of the time: one case of each in turn, in random order.
     mixed = zip_longest(*(random.sample(group, len(group)) for group in groups))
     return [case for turn in mixed for case in turn if case is not None]
 
 
-def _try(chosen: list[Case], effort: Effort, begun: float, told: Told) -> tuple[Counter[str], Violation | None]:
+def _try(cases: list[Case], effort: Effort, started: float, on_case: OnCase) -> tuple[Counter[str], Violation | None]:
     tried: Counter[str] = Counter()
-    for index, case in enumerate(chosen):
-        if effort.minutes is not None and time.monotonic() - begun > effort.minutes * 60:
+    for index, case in enumerate(cases):
+        if effort.minutes is not None and time.monotonic() - started > effort.minutes * 60:
             break
-        told(case, index, len(chosen))
+        on_case(case, index, len(cases))
         tried[case.scenario] += 1
-        found = case.happen()
+        found = case.execute()
         if found is not None:
             story = f"{case.story}: {found.story}"
             return tried, replace(found, case=case.id, scenario=case.scenario, story=story)
     return tried, None
 
 
-def _command(lab: Testbed, effort: Effort, violation: Violation | None) -> str:
-    """The command that tries it again: all of it, or just the case that went wrong."""
+def _command(testbed: Testbed, effort: Effort, violation: Violation | None) -> str:
+    """Return the command that repeats the proof, or only the case that failed."""
     options = [f"--seed {effort.seed}"]
     options += [f"--level {effort.level}"] if effort.level else []
     options += [f"--case {shlex.quote(violation.case)}"] if violation else []
-    arguments = f" -- {shlex.join(lab.job.arguments)}" if lab.job.arguments else ""
-    return f"{lab.job.command} {' '.join(options)}{arguments}"
+    arguments = f" -- {shlex.join(testbed.job.arguments)}" if testbed.job.arguments else ""
+    return f"{testbed.job.command} {' '.join(options)}{arguments}"
 
 
-def chosen_level(asked: str | None) -> str:
-    """The level asked for, or the best this machine has."""
-    if asked not in (None, *LEVELS):
-        raise UsageError(message=f"there is no level {asked!r}; there are {', '.join(LEVELS)}")
-    if asked == "calls":
-        library()  # says what is missing
-    return asked or ("calls" if compiler() else "steps")
+def choose_level(requested: str | None) -> str:
+    """Return the requested level, or the best that this machine supports."""
+    if requested not in (None, *LEVELS):
+        raise UsageError(message=f"there is no level {requested!r}; the levels are {', '.join(LEVELS)}")
+    if requested == "calls":
+        library()  # raises if something is missing
+    return requested or ("calls" if compiler() else "steps")
 
 
 @contextmanager
 def sandbox() -> Iterator[Path]:
-    """A folder that is gone afterwards, however the proof ends; one that a killed proof left is removed now."""
+    """Create a folder and remove it afterwards, however the proof ends; also remove those of killed proofs."""
     base = Path(tempfile.gettempdir()).resolve()
     for left in base.glob(f"{_PREFIX}*"):
         pid = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if pid.isdigit() and _ended(int(pid)):
+        if pid.isdigit() and _has_ended(int(pid)):
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
     try:
-        with _terminated_as_interrupted():
+        with _interrupt_on_sigterm():
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _ended(pid: int) -> bool:
+def _has_ended(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except OSError as error:
@@ -265,8 +266,8 @@ def _ended(pid: int) -> bool:
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Let a termination unwind as Ctrl-C does, so that no subject and no folder is left behind."""
+def _interrupt_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM unwind like Ctrl-C, so that no worker and no folder is left behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

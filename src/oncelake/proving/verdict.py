@@ -1,4 +1,4 @@
-"""What a proof comes to: proven, or the first violation as a story; and the certificate that can be checked in."""
+"""The verdict of a proof: proven, or the first violation as a story; also the certificate and the JUnit report."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 PROVEN, VIOLATED = "proven", "violated"
-# Each of these takes seconds and shows little that the images of all calls do not: a sample confirms them.
+# Each case of these takes seconds and shows little more than the images of all calls: a sample confirms those.
 SAMPLES = ("recovery", "fault", "zombie", "kill")
 _PACKAGES = ("oncelake", "pyspark", "delta-spark", "deltalake")
 
 
 @dataclass(frozen=True)
 class Violation:
-    """A case after which a table is not what one clean run makes of it."""
+    """A case after which a table differs from that of a clean run."""
 
     case: str
     scenario: str
@@ -29,7 +29,7 @@ class Violation:
     examples: Sequence[Mapping[str, Any]] = ()
 
     def document(self) -> dict[str, Any]:
-        """The violation as `--json` prints it."""
+        """Return the violation as `--json` prints it."""
         return {**vars(self), "examples": [dict(example) for example in self.examples]}
 
 
@@ -61,22 +61,22 @@ class Verdict:
 
     @property
     def verdict(self) -> str:
-        """`proven` or `violated`."""
+        """Return `proven` or `violated`."""
         return VIOLATED if self.violation else PROVEN
 
     @property
     def exit_code(self) -> int:
-        """The exit code that says the same."""
+        """Return the exit code of the verdict."""
         return 3 if self.violation else 0
 
     @property
     def sampled(self) -> bool:
-        """Whether a budget left out states, orders or races; real kills and faults are always a sample."""
+        """Return whether a budget skipped states, orders or races. Real kills and faults are always a sample."""
         whole = (count for name, count in self.counts.items() if name not in SAMPLES)
         return any(count.tried < count.there for count in whole)
 
     def document(self) -> dict[str, Any]:
-        """The verdict as `prove --json` prints it, which is also the certificate."""
+        """Return the document that `prove --json` prints, which is also the certificate."""
         return {
             "verdict": self.verdict,
             "job": self.job,
@@ -104,7 +104,7 @@ class Verdict:
         return self.counts[scenario].tried if scenario in self.counts else 0
 
     def junit(self) -> bytes:
-        """The verdict as a JUnit report: a case per scenario."""
+        """Return a JUnit report with one test case per scenario."""
         suite = ET.Element("testsuite", name=f"oncelake prove {self.job}", time=f"{self.seconds:.1f}")
         for name, count in self.counts.items():
             case = ET.SubElement(suite, "testcase", classname=f"oncelake.prove.{self.job}", name=name)

@@ -1,7 +1,7 @@
-"""Giving a script a view of its tables' folders in which only the sandbox is written: a mount namespace of its own.
+"""Views: a mount namespace in which a script writes its tables to the sandbox instead of to their real paths.
 
-A script names its tables by paths that the prover cannot change. So the folder around each table is shown to it as a
-view: the table itself is a folder of the sandbox, everything beside it is the real thing, read-only.
+A script names its tables by paths that the prover cannot change. So the parent folder of each table is replaced by a
+view: the table itself is a folder of the sandbox, and everything beside it is the real content, read-only.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ _READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1, 32, 4096, 16384, 1 << 18
 
 @dataclass(frozen=True)
 class View:
-    """A folder, what is shown in its place, and where its real content can be seen, read-only."""
+    """A folder, the sandbox folder mounted over it, and the path of its real content, mounted read-only."""
 
     folder: str
-    shown: str
+    replacement: str
     real: str
 
 
 def make_views(tables: Sequence[Path], sandbox: Path) -> tuple[list[View], dict[Path, Path]]:
-    """The views that a set of tables needs, and where in the sandbox each table is."""
+    """Create the views that a set of tables needs; return them and the path of each table in the sandbox."""
     views: dict[Path, View] = {}
-    places: dict[Path, Path] = {}
+    copies: dict[Path, Path] = {}
     for table in tables:
-        around = next(folder for folder in table.parents if folder.is_dir())
-        if around == Path(around.anchor) or around in (Path("/tmp"), Path("/proc"), Path("/dev")):  # noqa: S108
-            problem = f"{table} lies directly in {around}, which cannot be shown as a view"
-            raise ProverUnavailable(problem=problem, next="put the table one folder deeper, and try again")
-        if around not in views:
+        parent = next(folder for folder in table.parents if folder.is_dir())
+        if parent == Path(parent.anchor) or parent in (Path("/tmp"), Path("/proc"), Path("/dev")):  # noqa: S108
+            problem = f"{table} is directly in {parent}, which cannot be replaced by a view"
+            raise ProverUnavailable(problem=problem, next="move the table one folder deeper, and try again")
+        if parent not in views:
             number = str(len(views))
-            views[around] = View(str(around), str(sandbox / "views" / number), str(sandbox / "real" / number))
-        places[table] = Path(views[around].shown) / table.relative_to(around)
-    for around, view in views.items():
-        _fill(around, view, [table.relative_to(around).parts[0] for table in tables if around in table.parents])
-    return list(views.values()), places
+            views[parent] = View(str(parent), str(sandbox / "views" / number), str(sandbox / "real" / number))
+        copies[table] = Path(views[parent].replacement) / table.relative_to(parent)
+    for parent, view in views.items():
+        _link_siblings(parent, view, [t.relative_to(parent).parts[0] for t in tables if parent in t.parents])
+    return list(views.values()), copies
 
 
-def _fill(around: Path, view: View, written: Sequence[str]) -> None:
-    """Links to everything beside the tables; the tables' own folders come from the prover."""
-    Path(view.shown).mkdir(parents=True)
+def _link_siblings(parent: Path, view: View, written: Sequence[str]) -> None:
+    """Link everything beside the tables into the view; the prover creates the tables' folders."""
+    Path(view.replacement).mkdir(parents=True)
     Path(view.real).mkdir(parents=True)
-    for entry in around.iterdir():
+    for entry in parent.iterdir():
         if entry.name not in written:
-            (Path(view.shown) / entry.name).symlink_to(Path(view.real) / entry.name)
+            (Path(view.replacement) / entry.name).symlink_to(Path(view.real) / entry.name)
 
 
-def show_views(views: Sequence[Mapping[str, Any]]) -> None:
-    """Show the views to this process and its children, and to nobody else."""
+def mount_views(views: Sequence[Mapping[str, Any]]) -> None:
+    """Mount the views for this process and its children only."""
     if not views:
         return
     libc = ctypes.CDLL(None, use_errno=True)
@@ -70,7 +70,7 @@ def show_views(views: Sequence[Mapping[str, Any]]) -> None:
     for view in views:
         _mount(libc, view["folder"], view["real"], _BIND)
         _mount(libc, "none", view["real"], _BIND | _REMOUNT | _READ_ONLY)
-        _mount(libc, view["shown"], view["folder"], _BIND)
+        _mount(libc, view["replacement"], view["folder"], _BIND)
 
 
 def _mount(libc: Any, what: str, where: str, flags: int) -> None:
@@ -79,5 +79,5 @@ def _mount(libc: Any, what: str, where: str, flags: int) -> None:
 
 def _check(result: int, what: str) -> None:
     if result != 0:
-        problem = f"{what} was refused: {os.strerror(ctypes.get_errno())}"
-        raise ProverUnavailable(problem=problem, next="run it as root, or where user namespaces are allowed")
+        problem = f"{what} failed: {os.strerror(ctypes.get_errno())}"
+        raise ProverUnavailable(problem=problem, next="run as root, or where user namespaces are allowed")

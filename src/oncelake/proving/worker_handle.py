@@ -1,4 +1,4 @@
-"""A subject as the prover holds it: a process group that is asked, watched, killed and cleaned up after."""
+"""The prover's handle of a worker: a process group that it sends requests to, records, kills and cleans up."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from oncelake.proving.views import View
 from oncelake.storage.lock import started
 
 
-class Died(Exception):
-    """The subject is gone: it was killed, which is what it is for."""
+class WorkerDied(Exception):
+    """The worker process has ended: it was killed, as intended."""
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What a subject is started with."""
+class WorkerSetting:
+    """The options with which a worker is started."""
 
     sandbox: Path
     level: str
@@ -37,22 +37,22 @@ class Setting:
 
 
 class WorkerHandle:
-    """One subject, started and waiting to be asked."""
+    """One started worker that waits for requests."""
 
-    def __init__(self, setting: Setting) -> None:
-        """Start the process; it gets ready while the prover goes on."""
+    def __init__(self, setting: WorkerSetting) -> None:
+        """Start the process without waiting for it."""
         setting.sandbox.mkdir(exist_ok=True)
-        self._folder = Path(tempfile.mkdtemp(prefix="subject-", dir=setting.sandbox))
+        self._folder = Path(tempfile.mkdtemp(prefix="worker-", dir=setting.sandbox))
         self.controls = Controls(self._folder / "controls") if setting.level == "calls" else None
-        watched = self.controls.environment if self.controls else {}
+        recorder = self.controls.environment if self.controls else {}
         views = json.dumps([asdict(view) for view in setting.views])
-        inner, self._asks = os.pipe()
+        inner, self._requests = os.pipe()
         self._answers, outer = os.pipe()
         command = [sys.executable, "-m", "oncelake.proving.worker", views, str(inner), str(outer)]
         self._log = (self._folder / "output").open("wb")
         self.process = subprocess.Popen(
             command,
-            env={**os.environ, **setting.environment, **watched},
+            env={**os.environ, **setting.environment, **recorder},
             pass_fds=(inner, outer),
             stdin=subprocess.DEVNULL,
             stdout=self._log,
@@ -67,48 +67,48 @@ class WorkerHandle:
         self._opened: Mapping[str, Any] | None = None
 
     def open(self, job: Mapping[str, Any], folders: Sequence[str]) -> WorkerHandle:
-        """Give it a job; it loads it while the prover goes on."""
+        """Set the job; the worker loads it with the next request."""
         if self.controls:
             self.controls.watch(folders)
         self._opened = job
         return self
 
     def request(self, do: str, **more: Any) -> dict[str, Any]:
-        """Ask, and wait for the answer. Died if the process ended instead."""
+        """Send a request and return the answer; raise WorkerDied if the process ended instead."""
         self.begin(do, **more)
         return self.answer()
 
     def begin(self, do: str, **more: Any) -> None:
-        """Ask without waiting."""
+        """Send a request without waiting for the answer."""
         if self._opened is not None:
             job, self._opened = self._opened, None
             self.request("open", job=job)
         with suppress(BrokenPipeError):
-            os.write(self._asks, json.dumps({"do": do, **more}).encode() + b"\n")
+            os.write(self._requests, json.dumps({"do": do, **more}).encode() + b"\n")
 
     def answer(self) -> dict[str, Any]:
-        """The answer to the oldest question."""
+        """Return the answer to the oldest request."""
         while b"\n" not in self._unread:
             part = os.read(self._answers, 65536)
             if not part:
-                raise Died(self.said)
+                raise WorkerDied(self.output)
             self._unread += part
         line, _, self._unread = self._unread.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise ProverUnavailable(problem=answer["error"], next=f"look into {self._log.name}")
+            raise ProverUnavailable(problem=answer["error"], next=f"see {self._log.name}")
         return answer
 
     @contextmanager
     def watching(self, act: Act) -> Iterator[Path]:
-        """Number the calls of what is asked inside the block; something may happen at one. Gives their journal."""
+        """Record the calls of requests inside the block, and take the action at one. Yield the journal."""
         assert self.controls is not None
         journal = self._folder / f"journal-{len(list(self._folder.glob('journal-*')))}"
         with self.controls.watching(journal, act):
             yield journal
 
     def wait_until_acted(self, seconds: float) -> bool:
-        """Wait until the number was reached, or until there is an answer because it never will be."""
+        """Wait until the action was taken, or until an answer shows that it never will be."""
         assert self.controls is not None
         deadline = time.monotonic() + seconds
         while not self.controls.acted and time.monotonic() < deadline:
@@ -117,34 +117,34 @@ class WorkerHandle:
         return self.controls.acted
 
     @property
-    def said(self) -> str:
-        """The end of what the process printed."""
+    def output(self) -> str:
+        """Return the end of the process's output."""
         return Path(self._log.name).read_text(errors="replace")[-2000:]
 
     def kill(self) -> None:
-        """Kill the Python that drives, and nobody else."""
+        """Kill the Python driver only."""
         self.process.kill()
         self.process.wait()
 
-    def wake(self) -> None:
-        """Let whoever stopped go on."""
+    def resume(self) -> None:
+        """Resume stopped processes (SIGCONT)."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGCONT)
 
     def wait_until_gone(self, seconds: float) -> None:
-        """Wait until the JVMs have ended, for one that outlives its Python may still commit."""
+        """Wait until the JVMs have exited, because a JVM that outlives its driver may still commit."""
         deadline = time.monotonic() + seconds
         jvms = self.controls.jvms if self.controls else []
         while any(started(jvm) is not None for jvm in jvms) and time.monotonic() < deadline:
             time.sleep(0.02)
 
     def close(self) -> None:
-        """End the process and all it started, and wait until they are gone."""
+        """Kill the process group and wait until it is gone."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.wait_until_gone(10)
-        for file in (self._asks, self._answers):
+        for file in (self._requests, self._answers):
             os.close(file)
         self._log.close()
         if self.controls:
