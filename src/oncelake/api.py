@@ -7,15 +7,20 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from oncelake.declare.graph import sort_upstream_first
 from oncelake.declare.loading import load_project
 from oncelake.declare.pipelines import Pipeline
-from oncelake.delta.log import TableLog, find_log, read_log
-from oncelake.errors import TableBusy, UnknownTarget
+from oncelake.declare.settings import Settings
+from oncelake.delta.log import read_log
+from oncelake.delta.tables import Lake, require_log
+from oncelake.errors import UnknownTarget
 from oncelake.errors.base import did_you_mean
-from oncelake.model.contracts import Log, Watcher
+from oncelake.model.contracts import Listener, Log
+from oncelake.model.events import Warned
 from oncelake.model.intervals import Interval, parse_interval
 from oncelake.model.work import FAILED_BEFORE, RESTATED, STALE, Plan, Report, Request
 from oncelake.operations.history import HistoryEntry, history_entry
@@ -25,16 +30,16 @@ from oncelake.planning.lake_state import read_lake_state
 from oncelake.planning.plan import make_plan, select_pipelines
 from oncelake.planning.scope import scope_of
 from oncelake.sources import SOURCES
-from oncelake.storage.paths import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from oncelake.delta.fingerprint import Differences, Fingerprint
     from oncelake.keyed.repair import Repair
+    from oncelake.listeners.ledger import DeltaLedger
     from oncelake.operations.restate import RestateRequest
     from oncelake.operations.restore import Restore
-    from oncelake.running.attempt import RunContext
+    from oncelake.running.context import RunContext
 
 
 class RunOptions(TypedDict, total=False):
@@ -50,22 +55,6 @@ class RunOptions(TypedDict, total=False):
     limit: int | None
 
 
-class Silent:
-    """A watcher that says nothing."""
-
-    def planned(self, plan: Plan) -> None:
-        """Say nothing."""
-
-    def started(self, work: Any) -> None:
-        """Say nothing."""
-
-    def ended(self, outcome: Any) -> None:
-        """Say nothing."""
-
-    def warn(self, text: str) -> None:
-        """Say nothing."""
-
-
 class Project:
     """A loaded project. Its Spark session is started when there is work, and kept for the next call."""
 
@@ -73,26 +62,50 @@ class Project:
         """Load the project in a folder. A session of your own is used as it is and left as it was."""
         self.profile = profile or os.environ.get("ONCELAKE_PROFILE")
         loaded = load_project(Path(root), self.profile, SOURCES, PATTERNS)
-        self.settings = loaded.settings
-        self.pipelines: Mapping[str, Pipeline] = loaded.pipelines
-        self.address = Address(self.settings.lake, str(self.settings.root))
-        self._spark = spark
+        self._set_up(loaded.settings, loaded.pipelines, spark)
+
+    @classmethod
+    def of(
+        cls, *pipelines: Pipeline, lake: str | Path, spark: SparkSession | None = None, root: str | Path = "."
+    ) -> Project:
+        """Make a project of pipelines declared in this process, without a folder: for notebooks and tests.
+
+        Relative paths of file sources start at `root`.
+        """
+        project = cls.__new__(cls)
+        project.profile = None
+        place = str(lake) if "://" in str(lake) else str(Path(lake).expanduser().resolve())
+        project._set_up(Settings(Path(root).resolve(), place), sort_upstream_first(pipelines), spark)  # noqa: SLF001  of its own class
+        return project
+
+    def _set_up(self, settings: Settings, pipelines: Mapping[str, Pipeline], spark: SparkSession | None) -> None:
+        self.settings, self.pipelines, self._spark = settings, pipelines, spark
+        self.lake = Lake(settings.lake, str(settings.root))
 
     def plan(self, *names: str, **options: Unpack[RunOptions]) -> Plan:
-        """What `run` would do, and why. `end` is exclusive."""
-        request = _request(names, options)
+        """Return what `run` would do, and why. `end` is exclusive."""
         failed = self._failed() if options.get("failed") else {}
-        known = read_lake_state(self.pipelines, select_pipelines(self.pipelines, names), self.address, request, failed)
-        return make_plan(self.pipelines, known, request)
+        return self._plan(_request(names, options), failed)
 
-    def run(self, *names: str, watcher: Watcher | None = None, jobs: int = 1, **options: Unpack[RunOptions]) -> Report:
+    def run(
+        self, *names: str, listener: Listener | None = None, jobs: int = 1, **options: Unpack[RunOptions]
+    ) -> Report:
         """Do what is due (or the date, or the range) and is not done. Works that fail are reported, not raised."""
-        return self.apply(self.plan(*names, **options), watcher, jobs)
+        return self.apply(self.plan(*names, **options), listener, jobs)
+
+    def apply(self, plan: Plan, listener: Listener | None = None, jobs: int = 1) -> Report:
+        """Execute a plan, with so many slices concurrently. Works that fail are reported, not raised."""
+        from oncelake.running.execute import execute
+
+        context = replace(self._context(listener), jobs=jobs)
+        if self.lake.single_driver and plan.to_do:
+            context.warn(f"{self.lake.path}: Delta's log store for S3 is safe for one driver only; run one at a time")
+        return execute(plan, self.pipelines, context)
 
     def restatement(
         self, name: str, *, downstream: bool = False, **options: Unpack[RunOptions]
     ) -> list[RestateRequest]:
-        """What `restate` would do again, and in which generation."""
+        """Return what `restate` would do again, and in which generation."""
         from oncelake.operations.restate import downstream_of, refuse_never_done, restate_requests
 
         (pipeline,) = select_pipelines(self.pipelines, [name])
@@ -104,140 +117,133 @@ class Project:
         return found
 
     def downstream(self, name: str) -> list[str]:
-        """The pipelines that read what one writes, and what reads theirs."""
+        """Return the pipelines that read what one writes, and what reads theirs."""
         from oncelake.operations.restate import downstream_of
 
         select_pipelines(self.pipelines, [name])
         return [pipeline.name for pipeline, _ in downstream_of(name, None, self.pipelines)]
 
     def restate(
-        self, name: str, *, downstream: bool = False, watcher: Watcher | None = None, **options: Unpack[RunOptions]
+        self, name: str, *, downstream: bool = False, listener: Listener | None = None, **options: Unpack[RunOptions]
     ) -> Report:
         """Do again what is done, in the next generation; with `downstream` also what was made from it."""
         from oncelake.operations.restate import request_restate
         from oncelake.running.execute import execute
 
         found = self.restatement(name, downstream=downstream, **options)
-        context = self._ring(watcher or Silent())
-        for each in found:
-            if not each.pending:
-                request_restate(each, context)
+        context = self._context(listener)
+        for request in found:
+            if not request.pending:
+                request_restate(request, context)
         names = [name, *(self.downstream(name) if downstream else ())]
-        request = replace(_request(tuple(names), {"now": options["now"]} if "now" in options else {}), only=RESTATED)
-        known = read_lake_state(self.pipelines, select_pipelines(self.pipelines, names), self.address, request, {})
-        return execute(make_plan(self.pipelines, known, request), self.pipelines, context)
-
-    def apply(self, plan: Plan, watcher: Watcher | None = None, jobs: int = 1) -> Report:
-        """Do what a plan says, so many slices at once. Works that fail are reported, not raised."""
-        from oncelake.running.execute import execute
-
-        watcher = watcher or Silent()
-        if self.address.one_driver_only and plan.to_do:
-            watcher.warn(f"{self.address.lake}: Delta's log store for S3 keeps only one driver safe; run one at a time")
-        return execute(plan, self.pipelines, replace(self._ring(watcher), jobs=jobs))
-
-    def _ring(self, watcher: Watcher) -> RunContext:
-        from oncelake.listeners.ledger import DeltaLedger
-        from oncelake.running.attempt import RunContext
-
-        ledger = DeltaLedger(self.address, watcher.warn)
-        return RunContext(self.address, self.session, ledger, watcher, self.settings.lock_timeout)
+        now: RunOptions = {"now": options["now"]} if "now" in options else {}
+        plan = self._plan(replace(_request(tuple(names), now), only=RESTATED))
+        return execute(plan, self.pipelines, context)
 
     def status(self, *names: str, now: datetime | None = None) -> list[TargetStatus]:
-        """Where every target of the pipelines stands."""
+        """Return where every target of the pipelines stands."""
         from oncelake.storage.lock import holders
 
         request = Request(now or datetime.now(UTC), names)
         chosen = select_pipelines(self.pipelines, names)
-        known = read_lake_state(self.pipelines, chosen, self.address, request, {})
-        seen = StatusInputs(holders(self.address.lake), self._failures(), known.stale)
-        logs = {table: log for table, log in known.logs.items() if isinstance(log, TableLog)}
+        known = read_lake_state(self.pipelines, chosen, self.lake, request, {})
+        inputs = StatusInputs(holders(self.lake.path), self._ledger().failures(), known.stale)
         return [
-            target_status(pipeline, pattern, logs.get(pattern.target), seen, request.now)
+            target_status(pipeline, pattern, self.lake.table(pattern.target).last_log(), inputs, request.now)
             for pipeline in chosen
             for pattern in pipeline.writes
         ]
 
     def history(self, target: str, limit: int | None = None) -> list[HistoryEntry]:
-        """Who wrote what to a table, newest first, as far back as its log goes."""
+        """Return who wrote what to a table, newest first, as far back as its log goes."""
         known = sorted({table for p in self.pipelines.values() for table in p.writes_tables | p.reads_tables})
         if target not in known:
             raise UnknownTarget(name=target, did_you_mean=did_you_mean(target, known), known=", ".join(known))
-        log = read_log(target, self.address.table(target))
-        return [history_entry(entry) for entry, _ in zip(log.history(), range(limit or len(log.commits)), strict=False)]
+        log = require_log(self.lake.table(target))
+        return [history_entry(entry) for entry in islice(log.history(), limit)]
 
     def repair(self, target: str, keys: Iterable[str], keep: Iterable[str] = (), dry_run: bool = False) -> Repair:
-        """Remove rows of a key that are there more than once, in one commit; those that differ only if `keep` ranks them."""
+        """Remove duplicate rows of a key, in one commit; rows that differ are removed only if `keep` ranks them."""
         from oncelake.keyed.repair import repair_duplicates
-        from oncelake.storage.lock import Busy, table_lock
+        from oncelake.running.commit import Claim, with_retries
 
-        path, keys = self.address.table(target), tuple(keys)
-        read_log(target, path)  # what is not there needs no session
+        table, keys = self.lake.table(target), tuple(keys)
+        require_log(table)  # a table that does not exist needs no session
         session = self.session()
-        try:
-            with table_lock(self.address.lake, target, self.settings.lock_timeout, lambda: False):
-                return repair_duplicates(session, read_log(target, path), keys, tuple(keep), dry_run)
-        except Busy as busy:
-            again = f"oncelake repair {target} --keys {','.join(keys)}"
-            raise TableBusy(target=target, holder=busy.holder, again=again) from busy
+        claim = Claim([table], "repair", f"oncelake repair {target} --keys {','.join(keys)}")
+
+        def act() -> Repair:
+            return repair_duplicates(session, require_log(table), keys, tuple(keep), dry_run)
+
+        return with_retries(act, claim, self.settings.lock_timeout)
 
     def restore(self, target: str, to: int, dry_run: bool = False) -> Restore:
-        """Go back to an older version of a table, knowingly: what that undoes is to be done again."""
+        """Go back to an older version of a table, knowingly: the works that this undoes are requested again."""
         from oncelake.operations.restore import apply_restore, plan_restore
-        from oncelake.storage.lock import Busy, table_lock
+        from oncelake.running.commit import Claim, with_retries
 
-        path = self.address.table(target)
-        try:
-            with table_lock(self.address.lake, target, self.settings.lock_timeout, lambda: False, f"restore to {to}"):
-                planned = plan_restore(read_log(target, path), to, self.pipelines)
-                if dry_run:
-                    return planned
-                apply_restore(planned, path)
-                return replace(planned, version=read_log(target, path).version)
-        except Busy as busy:
-            again = f"oncelake restore {target} --to {to}"
-            raise TableBusy(target=target, holder=busy.holder, again=again) from busy
+        table = self.lake.table(target)
+
+        def act() -> Restore:
+            planned = plan_restore(require_log(table), to, self.pipelines)
+            if dry_run:
+                return planned
+            apply_restore(planned, table.path)
+            return replace(planned, version=require_log(table).version)
+
+        claim = Claim([table], f"restore to {to}", f"oncelake restore {target} --to {to}")
+        return with_retries(act, claim, self.settings.lock_timeout)
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Every attempt there was, oldest first, as far as the ledger knows."""
-        from oncelake.listeners.ledger import DeltaLedger
-
-        return DeltaLedger(self.address, Silent().warn).entries()
+        """Return every attempt there was, oldest first, as far as the ledger knows."""
+        return self._ledger().entries()
 
     def in_sandbox(self, lake: str, *names: str) -> Project:
-        """The same project with a lake of its own: what the named pipelines write goes there, the rest is only read."""
+        """Return the same project with a lake of its own: the named pipelines write there, the rest is only read."""
         written = {table for pipeline in select_pipelines(self.pipelines, names) for table in pipeline.writes_tables}
         known = {table for p in self.pipelines.values() for table in p.writes_tables | p.reads_tables}
         sandboxed = copy(self)
-        sandboxed.address = Address(lake, self.address.root, {t: self.address.table(t) for t in known - written})
+        sandboxed.lake = Lake(lake, self.lake.root, {t: self.lake.table(t).path for t in known - written})
         return sandboxed
 
     def session(self) -> SparkSession:
-        """The project's Spark session, started if need be."""
+        """Return the project's Spark session; start it if there is none."""
         if self._spark is None:
             from oncelake.spark.session import open_session
 
             self._spark = open_session(self.settings.spark)
         return self._spark
 
-    def _logs(self, pipeline: Pipeline) -> dict[str, Log | None]:
-        return {table: self._log(table) for table in pipeline.writes_tables}
+    def _plan(self, request: Request, failed: Mapping[str, list[Interval]] | None = None) -> Plan:
+        chosen = select_pipelines(self.pipelines, request.names)
+        known = read_lake_state(self.pipelines, chosen, self.lake, request, failed or {})
+        return make_plan(self.pipelines, known, request)
 
-    def _failures(self) -> list[dict[str, Any]]:
+    def _context(self, listener: Listener | None) -> RunContext:
+        from oncelake.running.context import RunContext
+
+        listeners = (self._ledger(listener), *(() if listener is None else (listener,)))
+        return RunContext(self.lake, self.session, listeners, self.settings.lock_timeout)
+
+    def _ledger(self, listener: Listener | None = None) -> DeltaLedger:
         from oncelake.listeners.ledger import DeltaLedger
 
-        return DeltaLedger(self.address, Silent().warn).failures()
+        def warn(text: str) -> None:
+            if listener is not None:
+                listener.on(Warned(text))
+
+        return DeltaLedger(self.lake, warn)
+
+    def _logs(self, pipeline: Pipeline) -> dict[str, Log | None]:
+        return {table: self.lake.table(table).log() for table in pipeline.writes_tables}
 
     def _failed(self) -> dict[str, list[Interval]]:
-        """What failed when it was last tried, as time by pipeline."""
+        """Return what failed when it was last tried, as time by pipeline."""
         failed: dict[str, list[Interval]] = {}
-        for entry in self._failures():
+        for entry in self._ledger().failures():
             if entry["start"]:
                 failed.setdefault(entry["pipeline"], []).append(parse_interval(f"{entry['start']}..{entry['end']}"))
         return failed
-
-    def _log(self, table: str) -> TableLog | None:
-        return find_log(table, self.address.table(table))
 
 
 def open(  # noqa: A001  once.open("project") is how it reads

@@ -83,7 +83,9 @@ def done(pipeline, *cells, generation=1, log=None):
 
 
 def plan_of(*pipelines, logs=None, pins=None, names=(), now=NOW, **asked):
-    return make_plan(sort_upstream_first(pipelines), LakeState(logs or {}, pins or {}), Request(now, tuple(names), **asked))
+    return make_plan(
+        sort_upstream_first(pipelines), LakeState(logs or {}, pins or {}), Request(now, tuple(names), **asked)
+    )
 
 
 def actions(plan):
@@ -484,7 +486,7 @@ def test_the_newest_first_is_the_oldest_last():
 def test_without_a_lock_every_interval_has_a_commit_of_its_own():
     orders, request = daily(), Request(NOW, end=DAYS[2])
     for locked, commits in ((True, 1), (False, 2)):
-        plan = make_plan({"orders": orders}, LakeState({"silver": None}, {}, locked=locked), request)
+        plan = make_plan({"orders": orders}, LakeState({"silver": None}, {}, exclusive=locked), request)
         assert len(plan.works) == commits
 
 

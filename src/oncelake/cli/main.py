@@ -244,7 +244,7 @@ def restate(
         _confirm("restate?", "pass --yes")
     _log_warnings()
     with output.progress() as progress:
-        report = project.restate(name, downstream=downstream, watcher=progress, **options)
+        report = project.restate(name, downstream=downstream, listener=progress, **options)
     return output.report(report)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import oncelake as once
+from oncelake.model.events import Event, Retrying, RunPlanned, Warned, WorkEnded, WorkStarted
 
 if TYPE_CHECKING:
     from oncelake.model.work import Outcome, Work
@@ -21,6 +22,21 @@ class Lines:
         self._say = say
         self.total = self.ended_works = self.rows = 0
         self.start = time.monotonic()
+
+    def on(self, event: Event) -> None:
+        """Print what happens in the run."""
+        match event:
+            case RunPlanned(plan=plan):
+                self.planned(plan)
+            case WorkStarted(works=works):
+                self.started(works[0])
+            case WorkEnded(outcomes=outcomes):
+                for outcome in outcomes:
+                    self.ended(outcome)
+            case Retrying(work=work, attempt=attempt, seconds=seconds, problem=problem):
+                self.say(f"retrying {work.pipeline} {work.slice} in {seconds:.1f} s (attempt {attempt}): {problem}")
+            case Warned(text=text):
+                self.say(f"warning: {text}")
 
     def planned(self, plan: once.Plan) -> None:
         """Print the ranges, the notes and the totals of the plan."""
@@ -42,10 +58,6 @@ class Lines:
         self.ended_works += 1
         self.rows += outcome.rows.written or 0
         self.say(_format_outcome(outcome))
-
-    def warn(self, text: str) -> None:
-        """Print a warning."""
-        self.say(f"warning: {text}")
 
     def say(self, text: str) -> None:
         """Print a line."""

@@ -184,7 +184,7 @@ def _table_path(open_project: OpenProject, target: str) -> str:
         return target
     project = open_project()
     project.session()  # with the settings of the project, before the fingerprint opens a default session
-    return project.address.table(target)
+    return project.lake.table(target).path
 
 
 def _print_differences(differing: Sequence[str], differences: Mapping[str, Any], output: Output) -> None:

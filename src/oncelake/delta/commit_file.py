@@ -100,20 +100,25 @@ class CommitFile:
 
 def read_commit_file(place: Storage, table: str, path: str, version: int) -> CommitFile:
     """Read one commit file; raise CorruptLog if it is empty or truncated."""
-    name = posixpath.join(LOG, f"{version:020}.json")
     try:
-        content = place.read(name)
+        content = place.read(commit_name(version))
     except OSError as error:
-        raise CorruptLog(table=table, path=_commit_path(path, version), problem=str(error)) from error
+        raise CorruptLog(table=table, path=commit_path(path, version), problem=str(error)) from error
     lines = tuple(line for each in content.splitlines() if (line := each.strip()))
     # Not every line is parsed, but this detects a truncated one.
     if not lines or not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
-        raise CorruptLog(table=table, path=_commit_path(path, version), problem="it is empty or truncated")
-    return CommitFile(table, _commit_path(path, version), version, lines)
+        raise CorruptLog(table=table, path=commit_path(path, version), problem="it is empty or truncated")
+    return CommitFile(table, commit_path(path, version), version, lines)
 
 
-def _commit_path(path: str, version: int) -> str:
-    return posixpath.join(path, LOG, f"{version:020}.json")
+def commit_name(version: int) -> str:
+    """Return the name of a commit file within its table's folder."""
+    return posixpath.join(LOG, f"{version:020}.json")
+
+
+def commit_path(path: str, version: int) -> str:
+    """Return the path of a commit file of the table at a path."""
+    return posixpath.join(path, commit_name(version))
 
 
 def _is_count(value: Any) -> bool:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from oncelake.delta.commit_file import statistics_of
 from oncelake.delta.conflicts import one_line
-from oncelake.delta.log import TableLog, read_log
+from oncelake.delta.log import TableLog
+from oncelake.model.contracts import Table
 from oncelake.spark.session import clone_session
 from oncelake.spark.sql import one_of, typed_literal
-from oncelake.storage.lock import Busy, table_lock
-from oncelake.storage.paths import Address
+from oncelake.storage.lock import Busy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,19 +30,17 @@ _DELETED = 0.2
 Partition = tuple[tuple[str, str | None], ...]
 
 
-def compact_if_due(
-    target: str, address: Address, session: Callable[[], SparkSession], warn: Callable[[str], None]
-) -> None:
-    """Compact a table that is due, between works and in a commit of its own. It is a chore: failing it fails nothing."""
+def compact_if_due(table: Table, session: Callable[[], SparkSession], warn: Callable[[str], None]) -> None:
+    """Compact a table that is due, between works and in a commit of its own. Failing it fails nothing."""
     try:
-        log = read_log(target, address.table(target))
-        if partitions := due(log):
-            with table_lock(address.lake, target, 0, lambda: True):
+        log = table.last_log()
+        if isinstance(log, TableLog) and (partitions := due(log)):
+            with table.lock(0, lambda: True):
                 compact(session(), log, partitions)
     except Busy:
         pass  # whoever writes it now will see that it is due
     except Exception as error:  # noqa: BLE001  a conflict, a full disk: the work is done all the same
-        warn(f"{target} could not be compacted: {one_line(error)}")
+        warn(f"{table.name} could not be compacted: {one_line(error)}")
 
 
 def due(log: TableLog) -> list[Partition]:

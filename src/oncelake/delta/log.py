@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from oncelake.delta.checkpoints import Checkpoint, CheckpointFiles, TxnRecord, newest_checkpoint
-from oncelake.delta.commit_file import LOG, CommitFile, _commit_path, read_commit_file, statistics_of
+from oncelake.delta.checkpoints import Checkpoint, CheckpointFiles, CheckpointState, TxnRecord, newest_checkpoint
+from oncelake.delta.commit_file import LOG, CommitFile, commit_name, commit_path, read_commit_file, statistics_of
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
 from oncelake.model.coverage import Coverage, resolve_overlaps
 from oncelake.model.markers import RESTATE_PREFIX, Marker, app_id
@@ -40,6 +40,8 @@ class TableLog:
     commits: tuple[int, ...]
     checkpoint: Checkpoint | None
     storage: Storage = field(repr=False, compare=False)
+    # Size and time of the newest commit file: they differ if the table was dropped and recreated.
+    stamp: tuple[int, int] | None = field(default=None, repr=False, compare=False)
     entries: dict[int, CommitFile] = field(default_factory=dict, repr=False, compare=False)
     found: dict[str, list[Coverage]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -103,6 +105,10 @@ class TableLog:
     def newest(self) -> list[CommitFile]:
         """The newest commits, newest first."""
         return list(islice(self.history(), NEWEST))
+
+    def newest_facts(self) -> dict[str, Mapping[str, Any]]:
+        """Return the facts of the newest commits by the app ids they carry."""
+        return {name: entry.facts for entry in reversed(self.newest()) for name in entry.markers}
 
     @cached_property
     def schema(self) -> dict[str, str]:
@@ -226,35 +232,70 @@ def _refuse_other_files(table: str, path: str, place: Storage) -> None:
         raise NotDelta(table=table, path=path, example=min(found))
 
 
+def refresh_log(log: TableLog) -> TableLog | None:
+    """Return the log at its newest version, reading only the commits that came since; None if the table is gone."""
+    versions = _versions(log.storage.names(LOG))
+    if not _continues(log, versions):
+        return find_log(log.table, log.path)
+    tail = versions[bisect_right(versions, log.version) :]
+    if not tail:
+        return log if versions == log.commits else replace(log, commits=versions)
+    state = CheckpointState(dict(log.markers), log.metadata, log.protocol, dict(log.domains))
+    return _advance(replace(log, commits=versions), state, tail)
+
+
+def _continues(log: TableLog, versions: tuple[int, ...]) -> bool:
+    """Whether the commits in a log come after those that were read: same table, no gap, back to the checkpoint."""
+    first = log.checkpoint.version + 1 if log.checkpoint else 0
+    known = bisect_left(versions, log.version)
+    tail = versions[known:]
+    if not tail or tail != tuple(range(log.version, tail[-1] + 1)) or versions[0] > first:
+        return False
+    return log.storage.stamp(commit_name(log.version)) == log.stamp
+
+
 def _replay(
     table: str, path: str, versions: tuple[int, ...], checkpoint: Checkpoint | None, place: Storage
 ) -> TableLog:
-    markers: dict[str, TxnRecord] = {}
-    metadata: Mapping[str, Any] = {}
-    protocol: Mapping[str, Any] = {}
-    domains: dict[str, str] = {}
-    first = 0
+    """Read a log from its checkpoint and the commits after it."""
+    state, first = CheckpointState({}, {}, {}, {}), 0
     if checkpoint is not None:
-        first = checkpoint.version + 1
-        state = CheckpointFiles(place, checkpoint, table, path).state()
-        markers, metadata, protocol, domains = state.markers, state.metadata, state.protocol, state.domains
-    tail = [version for version in versions if version >= first]
-    _refuse_gaps(table, path, first, tail)
+        state, first = CheckpointFiles(place, checkpoint, table, path).state(), checkpoint.version + 1
+    tail = versions[bisect_left(versions, first) :]
+    _refuse_gaps(table, path, first, list(tail))
+    empty = TableLog(table, path, first - 1, {}, {}, {}, {}, versions, checkpoint, place)
+    return _advance(empty, state, tail)
+
+
+def _advance(log: TableLog, state: CheckpointState, tail: Sequence[int]) -> TableLog:
+    """Return the log after some more commits, which are kept: whoever asks for one of them need not read it again."""
+    markers, metadata, protocol, domains = state.markers, state.metadata, state.protocol, state.domains
+    newest = tail[-1] if tail else log.version
+    # Before the commits are read: if the table is recreated meanwhile, the next look sees another file.
+    stamp = log.storage.stamp(commit_name(newest))
     for version in tail:
-        entry = read_commit_file(place, table, path, version)
+        entry = log.entry(version)
         for txn in entry.actions("txn"):
             markers[txn["appId"]] = TxnRecord(txn["version"], txn.get("lastUpdated"), version)
         metadata = next(entry.actions("metaData"), metadata)
         protocol = next(entry.actions("protocol"), protocol)
         domains |= {each["domain"]: each["configuration"] for each in entry.actions("domainMetadata")}
-    newest = tail[-1] if tail else first - 1
-    return TableLog(table, path, newest, markers, metadata, protocol, domains, versions, checkpoint, place)
+    return replace(
+        log,
+        version=newest,
+        markers=markers,
+        metadata=metadata,
+        protocol=protocol,
+        domains=domains,
+        stamp=stamp,
+        found={},
+    )
 
 
 def _refuse_gaps(table: str, path: str, first: int, tail: list[int]) -> None:
     if tail and tail != list(range(first, tail[-1] + 1)):
         gap = next(v for v, found in zip(range(first, tail[-1] + 1), tail, strict=False) if v != found)
-        raise CorruptLog(table=table, path=_commit_path(path, gap), problem="this commit is missing")
+        raise CorruptLog(table=table, path=commit_path(path, gap), problem="this commit is missing")
 
 
 def _start(pipeline: str, target: str) -> str:

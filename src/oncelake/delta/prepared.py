@@ -29,7 +29,7 @@ from oncelake.model.failpoints import failpoint
 from oncelake.model.markers import Marker
 from oncelake.spark.columns import select_fields
 from oncelake.spark.session import has_leaked_txn
-from oncelake.storage.listing import escaped
+from oncelake.storage.listing import escape_glob
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -52,17 +52,17 @@ class PreparedRows:
     @property
     def path(self) -> str:
         """Where it lies."""
-        return f"{self.writing.own}/remembered/{self.writing.work.target}"
+        return f"{self.writing.internal}/tombstones/{self.writing.work.target}"
 
     def rows(self) -> DataFrame | None:
         """What counts now; None if there is nothing."""
-        own = find_log("remembered", self.path)
+        own = find_log("tombstones", self.path)
         if own is None:
             return None
         counted, void = self._decided(own)
         if len(counted) + len(void) >= _MANY:
             self._settle(counted, void)
-            own = read_log("remembered", self.path)
+            own = read_log("tombstones", self.path)
         attempts = {*counted, None}
         files = [file["path"] for file in own.files if _tags(file)[ATTEMPT] in attempts]
         return self._read(own, files) if files else None
@@ -76,7 +76,7 @@ class PreparedRows:
         facts = {WORK: work.marker.app_id, GENERATION: work.generation, ATTEMPT: self.writing.attempt}
         tagged = rows.select("*", *(F.lit(value).alias(name) for name, value in facts.items()))
         tagged = tagged.withColumn(AT, F.current_timestamp())
-        if find_log("remembered", self.path) is None:
+        if find_log("tombstones", self.path) is None:
             writes.create(tagged, self.path, writes.Layout(partition_by=_TAGS))
         # A marker that a user left in the session's settings would make the write vanish; one of its own keeps it.
         own = {"txnAppId": self.writing.attempt, "txnVersion": "1"} if has_leaked_txn(self.session) else {}
@@ -85,7 +85,7 @@ class PreparedRows:
 
     def _read(self, own: TableLog, files: list[str]) -> DataFrame:
         schema = select_fields(table_schema(own), {*own.schema} - {*_TAGS})
-        paths = [escaped(posixpath.join(self.path, unquote(file))) for file in files]
+        paths = [escape_glob(posixpath.join(self.path, unquote(file))) for file in files]
         rows = self.session.read.schema(schema).parquet(*paths)
         return rows.where(~self._forgotten()).drop(AT)
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from oncelake.delta import writes
 from oncelake.delta.conflicts import ErrorKind, TableBeingCreated, classify, one_line
-from oncelake.delta.log import TableLog, being_created, find_log, read_log
+from oncelake.delta.log import TableLog, being_created
+from oncelake.delta.tables import delta_log, require_log
 from oncelake.errors import RowsOutsideSlice, WorkFailed, WrongColumns
 from oncelake.model.contracts import Writing
 from oncelake.model.failpoints import failpoint
@@ -27,16 +28,23 @@ def frame_origin(writing: Writing) -> FrameOrigin:
     return FrameOrigin(f"the frame for {writing.work.target}", writing.work.pipeline, writing.where)
 
 
-def ready(frame: DataFrame, writing: Writing, layout: writes.Layout, evolve: bool = False) -> TableLog:
+def ensure_table(frame: DataFrame, writing: Writing, layout: writes.Layout, evolve: bool = False) -> TableLog:
     """The target's log; the table is created if it is not there, and the frame's columns are compared if it is.
 
     A table that may `evolve` takes columns it has not got, and null for those the frame has not got.
     """
-    log = find_log(writing.work.target, writing.path) or _created(frame, writing, layout)
+    log = _known_log(writing) or _created(frame, writing, layout)
     if layout.cluster_by and log.version == 0:
         writes.cluster(frame.sparkSession, writing.path, layout)
-        log = read_log(writing.work.target, writing.path)
+        log = require_log(writing.table)
     _fit(frame, log, writing, evolve)
+    return log
+
+
+def _known_log(writing: Writing) -> TableLog | None:
+    """Return the log as the commit protocol has just read it, under the lock; where there is none, as it is now."""
+    log = writing.table.last_log() if writing.table.exclusive else writing.table.log()
+    assert log is None or isinstance(log, TableLog)
     return log
 
 
@@ -46,7 +54,7 @@ def _created(frame: DataFrame, writing: Writing, layout: writes.Layout) -> Table
         writes.create(frame, writing.path, layout)
     except Exception as error:  # noqa: BLE001  another runner may be creating it at this moment
         failure = error
-    log = find_log(writing.work.target, writing.path)
+    log = delta_log(writing.table)
     if log is None and failure is not None and not being_created(writing.path):
         raise failure
     if log is None:

@@ -12,12 +12,12 @@ from pyspark.sql import types as T
 
 from oncelake.delta import writes
 from oncelake.delta.conflicts import TableChanged
-from oncelake.delta.log import TableLog, find_log
+from oncelake.delta.log import TableLog
 from oncelake.delta.prepared import PreparedRows
-from oncelake.delta.targets import frame_origin, ready
+from oncelake.delta.targets import ensure_table, frame_origin
 from oncelake.delta.writes import Clauses, Layout
 from oncelake.errors import CannotRestate, NullKeys, RepeatedKeys
-from oncelake.keyed.cdc import unwrapped
+from oncelake.keyed.cdc import unwrap
 from oncelake.keyed.conform import (
     DELETED,
     TableColumns,
@@ -45,7 +45,6 @@ from oncelake.model.contracts import Writing
 from oncelake.model.markers import restate_app_id
 from oncelake.spark.columns import find_column, select_fields
 from oncelake.spark.sql import all_of, identifier
-from oncelake.storage.paths import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -78,10 +77,10 @@ class KeyedMerge:
 
         `generate` returns columns that the pattern adds to the table and no batch has; only their types are used.
         """
-        rows = flag_deletes(unwrapped(frame, spec.cdc, spec.by, writing), spec, writing)
+        rows = flag_deletes(unwrap(frame, spec, writing), spec, writing)
         require_key_columns(rows, spec, writing)
         generated = generate(rows)
-        log = ready(rows.drop(DELETED).withColumns(dict(generated)), writing, layout, evolve=spec.evolve)
+        log = ensure_table(rows.drop(DELETED).withColumns(dict(generated)), writing, layout, evolve=spec.evolve)
         columns = resolve_columns(rows, log, spec, generated, writing)
         return cls(fit_to_table(rows, columns, writing), columns, spec, log, writing).quarantine_null_keys()
 
@@ -174,7 +173,7 @@ class KeyedMerge:
     @property
     def exclusive(self) -> bool:
         """Return whether the lock keeps other runners out. Without a lock another runner may commit in between."""
-        return is_local(self.writing.path)
+        return self.writing.table.exclusive
 
     def merge(self, rows: DataFrame, clauses: Clauses, batch: ReducedBatch, count: int | None = None) -> None:
         """Merge the rows in one commit; raise TableChanged if the table has a new version.
@@ -182,7 +181,7 @@ class KeyedMerge:
         Only new keys: the merge is an insert. Only existing keys: it needs no outer join. Rows from `select_changes`
         carry a flag for that. Rows that come with a `count` have no flag, and each may be new or existing.
         """
-        log = find_log(self.writing.work.target, self.writing.path)
+        log = self.writing.table.log()
         if log is None or log.version != self.log.version:
             raise TableChanged(f"{self.writing.work.target} got a new version while the batch was compared with it")
         has_existing, has_new = bool(self.log.files), True

@@ -2,51 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, ClassVar
 
 from oncelake.delta.writes import Layout
 from oncelake.keyed.spec import Spec
 from oncelake.model.contracts import Log
-from oncelake.model.coverage import Coverage
-from oncelake.model.intervals import Grid
-from oncelake.model.markers import Marker, marker
-from oncelake.model.slices import Slice
+from oncelake.model.pattern import PatternDefaults
 
 
 @dataclass(frozen=True)
-class KeyedPattern:
+class KeyedPattern(PatternDefaults):
     """A declared pattern that upserts rows by key. Several pipelines may write to one table."""
 
     target: str
     spec: Spec
     layout: Layout
-    replaces = False
-    within: ClassVar[Mapping[str, Any]] = {}
-
-    @property
-    def restates(self) -> bool:
-        """Return True: merging the same rows again changes nothing."""
-        return True
 
     @property
     def compacts(self) -> bool:
         """Return whether small files are compacted, which is the default."""
         return self.layout.compact
-
-    def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  any grid is valid
-        """Return None: the pattern fits every pipeline."""
-        return None
-
-    def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
-        """Return the marker, whose app id contains the slice."""
-        return marker(pipeline, self.target, slice_, generation)
-
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Coverage]:  # noqa: ARG002  contract
-        """Return the coverage recorded by one marker per interval."""
-        return log.coverage(pipeline, self.target)
 
     def notes(self, log: Log | None) -> tuple[str, ...]:
         """Return which files a merge scans and which it rewrites."""

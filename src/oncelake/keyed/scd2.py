@@ -56,8 +56,8 @@ class Scd2Merge:
         merge = KeyedMerge.begin(frame, spec, layout, writing, generate)
         return cls(merge, _tracked_columns(merge.columns, track))
 
-    def write(self) -> None:
-        """Rebuild the versions of the keys in the batch, and merge the changed versions in one commit."""
+    def changes(self) -> tuple[DataFrame, Clauses, ReducedBatch]:
+        """Rebuild the versions of the keys in the batch; return the changed ones, and how they are merged."""
         merge, columns = self.merge, self.merge.columns
         batch = merge.reduce(columns.schema, per=columns.by[:1])
         if batch.stats.null_times:
@@ -68,7 +68,8 @@ class Scd2Merge:
         stored = self._stored_events(keys)
         events = self._all_events(batch, existing, stored).localCheckpoint()
         merge.prepared_rows().prepare(_new_hidden_events(events, stored, columns))
-        self._commit(batch, _version_changes(_build_versions(events, columns), existing, columns))
+        changes = _version_changes(_build_versions(events, columns), existing, columns)
+        return changes, self._clauses(batch), batch
 
     def _stored_events(self, keys: DataFrame) -> DataFrame | None:
         """Return the stored events of these keys, which opened no version."""
@@ -97,9 +98,9 @@ class Scd2Merge:
         repeats = (F.lag(_TRACKED).over(earlier) == column(_TRACKED)) & ~F.lag(DELETED).over(earlier)
         return events.withColumn(_OPENS, ~column(DELETED) & ~F.coalesce(repeats, F.lit(False)))
 
-    def _commit(self, batch: ReducedBatch, changes: DataFrame) -> None:
+    def _clauses(self, batch: ReducedBatch) -> Clauses:
         names = [*self.merge.columns.names, FROM, TO, CURRENT]
-        clauses = Clauses(
+        return Clauses(
             on=self.merge.same_key(batch, FROM),
             delete=batch_col(DELETED),
             update=F.lit(True),
@@ -108,7 +109,6 @@ class Scd2Merge:
             values=assignments(names),
             evolve=self.merge.spec.evolve,
         )
-        self.merge.merge(changes, clauses, batch)
 
 
 def _tracked_columns(columns: TableColumns, track: tuple[str, ...]) -> T.StructType:

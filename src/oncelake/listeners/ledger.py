@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
 from oncelake.delta.commit_file import statistics_of
 from oncelake.delta.log import find_log
-from oncelake.model.work import BLOCKED, BUSY, FAILED, Outcome, Work, work_document
+from oncelake.delta.tables import Lake
+from oncelake.model.events import Event, WorkEnded, WorkStarted
+from oncelake.model.work import ALREADY_DONE, BLOCKED, BUSY, FAILED, work_document
 from oncelake.running.invocation import find_invocation
 from oncelake.storage.objects import storage
-from oncelake.storage.paths import Address, is_local, local_path
+from oncelake.storage.paths import is_local, local_path
 
 _FAILURES = (BLOCKED, FAILED, BUSY)
 _COLUMNS = {
@@ -37,22 +39,22 @@ _COLUMNS = {
 
 
 class DeltaLedger:
-    """The ledger of a lake. Whatever goes wrong with it is told once and fails no run."""
+    """The ledger of a lake, a listener. A problem with it is reported and fails no run."""
 
-    def __init__(self, address: Address, warn: Any) -> None:
+    def __init__(self, lake: Lake, warn: Callable[[str], None]) -> None:
         """Nothing is opened before there is something to write."""
-        path = address.own("ledger")
+        path = lake.internal_path("ledger")
         self.path = str(local_path(path)) if is_local(path) else path
         self._warn = warn
 
-    def started(self, run: str, works: Sequence[Work]) -> None:
-        """An attempt at these works begins."""
-        self._add({"run": run, "event": "started", **work_document(work)} for work in works)
-
-    def ended(self, run: str, outcomes: Sequence[Outcome]) -> None:
-        """This is what came of them."""
-        documents = (outcome.document() for outcome in outcomes)
-        self._add({"run": run, "event": "ended", **doc, "rows": json.dumps(doc["rows"])} for doc in documents)
+    def on(self, event: Event) -> None:
+        """Write a row when a work starts and when it ends; work that was done before the run is not recorded."""
+        if isinstance(event, WorkStarted):
+            self._add({"run": event.run, "event": "started", **work_document(work)} for work in event.works)
+        elif isinstance(event, WorkEnded):
+            ended = [each for each in event.outcomes if event.attempted or each.outcome != ALREADY_DONE]
+            documents = (outcome.document() for outcome in ended)
+            self._add({"run": event.run, "event": "ended", **doc, "rows": json.dumps(doc["rows"])} for doc in documents)
 
     def entries(self) -> list[dict[str, Any]]:
         """Every entry, oldest first."""
@@ -76,8 +78,10 @@ class DeltaLedger:
         return sorted(found, key=lambda entry: entry["at"])
 
     def _add(self, entries: Iterable[dict[str, Any]]) -> None:
-        told = {"at": datetime.now(UTC), "invocation": str(find_invocation())}
-        rows = [{**told, **entry} for entry in entries]
+        common = {"at": datetime.now(UTC), "invocation": str(find_invocation())}
+        rows = [{**common, **entry} for entry in entries]
+        if not rows:
+            return
         try:
             _append(self.path, rows)
         except Exception as error:  # noqa: BLE001  a journal must never stop the work it tells of

@@ -1,18 +1,20 @@
-"""The seams: what a source, a pattern and a ledger must offer. The ring knows nothing else of them."""
+"""The seams: what a source, a pattern, a table and a listener must offer. Planning and running know nothing else of them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from oncelake.model.coverage import Coverage
+from oncelake.model.events import Event
 from oncelake.model.intervals import Grid, Interval
 from oncelake.model.markers import Marker
 from oncelake.model.slices import Slice
-from oncelake.model.work import Commit, InputSize, Outcome, Plan, Work
+from oncelake.model.work import Commit, InputSize, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,26 +23,105 @@ Pins = Mapping[str, Any]
 Read = Callable[[Slice], "DataFrame"]
 
 
-class Place(Protocol):
-    """Where tables and files are: names to paths, never outside the lake."""
+class Log(Protocol):
+    """What a target's own log says is done."""
 
-    def table(self, name: str) -> str:
-        """The path of a table."""
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        ...
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The partition columns."""
+        ...
+
+    @property
+    def clustered_by(self) -> tuple[str, ...]:
+        """The clustering columns."""
+        ...
+
+    @property
+    def deletion_vectors(self) -> bool:
+        """Whether deleted rows are marked instead of rewriting their files."""
+        ...
+
+    def done(self, marker: Marker) -> bool:
+        """Return whether the marker, or a later one of the same app id, is recorded."""
+        ...
+
+    def recorded(self, app_id: str) -> int | None:
+        """Return the version recorded for an app id, if there is one."""
+        ...
+
+    def commit(self, app_id: str) -> Commit | None:
+        """Return the newest commit with that app id, if the log still has it."""
+        ...
+
+    def newest_facts(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the facts of the newest commits by the app ids they carry."""
+        ...
+
+    def coverage(self, pipeline: str, target: str, requested: bool = False) -> list[Coverage]:
+        """Return the time a pipeline has done here, or was requested to restate."""
+        ...
+
+
+class Table(Protocol):
+    """A table of the lake. Everybody asks the table; nobody goes around it by path."""
+
+    @property
+    def name(self) -> str:
+        """Its name, like `silver.orders`."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Where it lies."""
+        ...
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether the lock keeps every other writer out from the look at the log to the commit."""
+        ...
+
+    def log(self) -> Log | None:
+        """Return the log as it is now, or None if the table does not exist; only new commits are read."""
+        ...
+
+    def last_log(self) -> Log | None:
+        """Return the log as it was last read."""
+        ...
+
+    def lock(self, timeout: float, give_up: Callable[[], bool], doing: str = "") -> AbstractContextManager[None]:
+        """Hold the table's lock; Busy if that took longer than the timeout or `give_up` says waiting is pointless."""
+        ...
+
+    def mark(self, stamp: Stamp, session: SparkSession) -> None:
+        """Commit a stamp without data."""
+        ...
+
+
+class Lake(Protocol):
+    """Where tables and files are: names to tables and paths, never outside the lake."""
+
+    def table(self, name: str) -> Table:
+        """Return a table."""
         ...
 
     def file(self, path: str) -> str:
-        """The path of a file or folder, relative ones from the project's root."""
+        """Return the path of a file or folder; relative ones start at the project's root."""
         ...
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a source is asked to read: for whom, which slice, and from where."""
+    """What a source is asked to read: for which pipeline, which slice, and from where."""
 
     pipeline: str
     slice: Slice
     grid: Grid | None
-    place: Place
+    lake: Lake
     where: str
 
 
@@ -107,15 +188,28 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Writing:
-    """What a pattern is asked to write: which work, where, stamped how. `own` is the folder of what oncelake keeps itself."""
+    """What a pattern is asked to write: which work, into which table, with which stamp.
+
+    `internal` is the folder of what oncelake keeps for itself.
+    """
 
     work: Work
-    path: str
+    table: Table
     stamp: Stamp
     attempt: str
     grid: Grid | None
     where: str
-    own: str
+    internal: str
+
+    @property
+    def path(self) -> str:
+        """Where the table lies."""
+        return self.table.path
+
+    @property
+    def own(self) -> str:
+        """The same as `internal`."""
+        return self.internal
 
 
 class Pattern(Protocol):
@@ -185,73 +279,9 @@ class RangeWriter(Protocol):
         ...
 
 
-class Ledger(Protocol):
-    """A journal for people. Losing it loses no truth, and failing it fails no run."""
+class Listener(Protocol):
+    """Somebody who listens to a run: the ledger, a terminal, metrics. A listener that fails does not fail the run."""
 
-    def started(self, run: str, works: Sequence[Work]) -> None:
-        """An attempt at these works begins."""
-        ...
-
-    def ended(self, run: str, outcomes: Sequence[Outcome]) -> None:
-        """This is what came of them."""
-        ...
-
-
-class Watcher(Protocol):
-    """Somebody who looks on while a run goes: a terminal, a log, nobody."""
-
-    def planned(self, plan: Plan) -> None:
-        """This is what will be done."""
-        ...
-
-    def started(self, work: Work) -> None:
-        """A work begins."""
-        ...
-
-    def ended(self, outcome: Outcome) -> None:
-        """This came of a work."""
-        ...
-
-    def warn(self, text: str) -> None:
-        """Something is worth knowing and stops nothing."""
-        ...
-
-
-class Log(Protocol):
-    """What a target's own log says is done."""
-
-    @property
-    def version(self) -> int:
-        """Its newest version."""
-        ...
-
-    @property
-    def partitioned_by(self) -> tuple[str, ...]:
-        """The partition columns."""
-        ...
-
-    @property
-    def clustered_by(self) -> tuple[str, ...]:
-        """The clustering columns."""
-        ...
-
-    @property
-    def deletion_vectors(self) -> bool:
-        """Whether rows are marked as deleted instead of files rewritten."""
-        ...
-
-    def done(self, marker: Marker) -> bool:
-        """Whether the marker, or a later one of the same app id, is recorded."""
-        ...
-
-    def recorded(self, app_id: str) -> int | None:
-        """The version recorded for an app id, if there is one."""
-        ...
-
-    def commit(self, app_id: str) -> Commit | None:
-        """The newest commit with that app id, if the log still has it."""
-        ...
-
-    def coverage(self, pipeline: str, target: str, requested: bool = False) -> list[Coverage]:
-        """The time a pipeline has done here, or was asked to do again."""
+    def on(self, event: Event) -> None:
+        """Take notice of an event."""
         ...

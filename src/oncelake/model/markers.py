@@ -8,11 +8,13 @@ from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from oncelake.model.intervals import Interval
-from oncelake.model.slices import Slice, Whole, parse_slice
+from oncelake.model.slices import Batch, Slice, Whole, parse_slice
 
 PREFIX = "once"
 # Before the slice in the app id of a restatement that was asked for: whoever runs next does what is left of it.
 RESTATE_PREFIX = "restate "
+# Before the identity of a stream in the app id of its batches.
+STREAM_PREFIX = "stream "
 # Everything else is percent-encoded, above all "/" and "%": no two works ever share a marker.
 _SAFE = " :+,=@()"
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)
@@ -57,8 +59,19 @@ def parse_app_id(text: str) -> tuple[str, str, Slice] | None:
         return None
 
 
+def stream_app_id(pipeline: str, target: str, stream: str) -> str:
+    """Return the `txnAppId` of a stream: one for all its batches, which Delta's high-water rule keeps in order."""
+    return f"{PREFIX}/{_quoted(pipeline)}/{_quoted(target)}/{_quoted(STREAM_PREFIX + stream)}"
+
+
 def marker(pipeline: str, target: str, slice_: Slice, generation: int) -> Marker:
-    """The marker of work that owns its slice alone: the slice is in the app id, the generation is the version."""
+    """Return the marker of work that owns its slice alone: the slice is in the app id, the generation is the version.
+
+    A batch is the exception: its stream is in the app id and its number is the version, so that a stream of one batch a
+    minute leaves one marker, and not half a million a year.
+    """
+    if isinstance(slice_, Batch):
+        return Marker(stream_app_id(pipeline, target, slice_.stream), slice_.number)
     return Marker(app_id(pipeline, target, slice_), generation)
 
 

@@ -1,15 +1,17 @@
-"""Slices: the part of a target that one piece of work owns."""
+"""Slices: the part of a target that one piece of work owns. One kind per way a pipeline is driven."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oncelake.model.intervals import Interval, parse_interval
+from oncelake.model.intervals import Grid, Interval, parse_interval
+
+_BATCH = "batch "
 
 
 @dataclass(frozen=True)
 class Whole:
-    """The slice that is the whole table."""
+    """The whole table: a pipeline without intervals."""
 
     @property
     def text(self) -> str:
@@ -23,7 +25,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Named:
-    """A slice a caller of `once.write` names; what is in it is known to the caller alone."""
+    """A slice that a caller of `once.write` names; only the caller knows what is in it."""
 
     name: str
 
@@ -37,11 +39,65 @@ class Named:
         return self.name
 
 
-Slice = Interval | Whole | Named
+@dataclass(frozen=True)
+class Batch:
+    """A numbered batch of a stream: a frozen manifest of files, or a micro-batch. Batches are done in their order."""
+
+    stream: str
+    number: int
+
+    @property
+    def text(self) -> str:
+        """The one spelling used in facts; the marker names the stream, and its version is the number."""
+        return f"{_BATCH}{self.number} {self.stream}"
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{_BATCH}{self.number}"
+
+
+Slice = Interval | Whole | Named | Batch
 
 
 def parse_slice(text: str) -> Slice:
-    """The slice that `text` spelled."""
+    """Return the slice that `text` spelled."""
     if text == "whole":
         return Whole()
-    return Named(text[1:]) if text.startswith("=") else parse_interval(text)
+    if text.startswith("="):
+        return Named(text[1:])
+    if text.startswith(_BATCH):
+        number, _, stream = text.removeprefix(_BATCH).partition(" ")
+        return Batch(stream, int(number))
+    return parse_interval(text)
+
+
+def cells(slice_: Slice, grid: Grid | None) -> list[Slice]:
+    """Return the intervals of a grid in a slice, or the slice itself if it is no time."""
+    if grid is None or not isinstance(slice_, Interval):
+        return [slice_]
+    return list(grid.cells(slice_.start, slice_.end))
+
+
+def count_cells(slice_: Slice, grid: Grid | None) -> int:
+    """Return how many intervals of a grid a slice has; 1 if it is no time."""
+    return grid.count(slice_) if grid is not None and isinstance(slice_, Interval) else 1
+
+
+def halves(slice_: Slice, grid: Grid | None) -> list[Interval]:
+    """Return the two halves of a range of intervals; none where there is nothing to split."""
+    if grid is None or not isinstance(slice_, Interval):
+        return []
+    middle = grid.step(slice_.start, grid.count(slice_) // 2)
+    if not slice_.start < middle < slice_.end:
+        return []
+    return [Interval(slice_.start, middle, slice_.zone), Interval(middle, slice_.end, slice_.zone)]
+
+
+def overlap(slice_: Slice, other: Slice, grid: Grid | None) -> Slice | None:
+    """Return the part of a slice, in cells of its grid, that shares time with another; all of it where one is no time."""
+    if grid is None or not isinstance(slice_, Interval) or not isinstance(other, Interval):
+        return slice_
+    if not other.overlaps(slice_):
+        return None
+    start, end = max(other.start, slice_.start), min(other.end, slice_.end)
+    return grid.around(Interval(start, end, slice_.zone))

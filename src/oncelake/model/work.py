@@ -119,6 +119,15 @@ class Commit:
 
 
 @dataclass(frozen=True)
+class Upstream:
+    """A pipeline that has not done yet what a work reads of its table."""
+
+    pipeline: str
+    table: str
+    interval: Interval
+
+
+@dataclass(frozen=True)
 class Planned(_OfWork):
     """A work, and what a run would do with it and why."""
 
@@ -127,6 +136,7 @@ class Planned(_OfWork):
     why: str
     cause: str = MISSING
     size: InputSize = InputSize()
+    waits_for: Upstream | None = None
 
     @property
     def estimated_rows(self) -> int | None:
@@ -190,6 +200,7 @@ class Outcome(_OfWork):
     seconds: float = 0.0
     error: str | None = None
     code: str | None = None
+    splittable: bool = False
 
     def document(self) -> dict[str, Any]:
         """The work as `run --json` prints it."""

@@ -9,22 +9,21 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.delta import writes
 from oncelake.delta.conflicts import ErrorKind, classify, one_line
-from oncelake.delta.log import read_log
-from oncelake.errors import CannotRestate, NothingToRestate, TableBusy, WriteFailed
+from oncelake.delta.tables import require_log
+from oncelake.errors import CannotRestate, NothingToRestate, WriteFailed
 from oncelake.model.contracts import Log, Pattern, Stamp
 from oncelake.model.coverage import clip, coalesce
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval, covers
 from oncelake.model.markers import Marker, restate_app_id
 from oncelake.model.slices import Slice, Whole
-from oncelake.running.attempt import TRIES, RunContext, pause
+from oncelake.running.commit import Claim, with_retries
+from oncelake.running.context import RunContext
 from oncelake.running.invocation import find_invocation
-from oncelake.storage.lock import Busy, table_lock
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 # Each is looked up in its commit.
 _LOOKED_UP = 100
@@ -127,26 +126,27 @@ def _reaching(pipeline: Pipeline, touching: list[Pipeline], reached: Mapping[str
 
 
 def request_restate(request: RestateRequest, context: RunContext) -> None:
-    """Write into the target's log that a slice is to be done again: a commit that carries this marker and nothing else."""
-    session, again = context.session(), f"oncelake restate {request.pipeline}"
-    for number in range(TRIES):
+    """Write the request into the target's log, in a commit without data: whoever runs next goes on with it."""
+    table, session = context.lake.table(request.target), context.session()
+
+    def act() -> None:
+        if require_log(table).done(request.marker):
+            return
         try:
-            with table_lock(context.address.lake, request.target, context.lock_timeout, lambda: False):
-                if _written(request, session, context):
-                    break
-        except Busy as busy:
-            raise TableBusy(target=request.target, holder=busy.holder, again=again) from busy
-        pause(number)
-    else:
-        raise TableBusy(target=request.target, holder="somebody faster, each time", again=again)
+            table.mark(_stamp(request, context), session)
+        except Exception as error:
+            if require_log(table).done(request.marker):
+                return
+            if classify(error) in (ErrorKind.CONFLICT, ErrorKind.TRANSIENT):
+                raise
+            raise WriteFailed(target=request.target, problem=one_line(error), pipeline=request.pipeline) from error
+
+    doing = f"{request.pipeline} restate {request.slice}"
+    with_retries(act, Claim([table], doing, f"oncelake restate {request.pipeline}"), context.lock_timeout)
     failpoint("requested")
 
 
-def _written(request: RestateRequest, session: SparkSession, context: RunContext) -> bool:
-    """Whether the log has the ask, by us or by another who asked for the same; False if somebody else was faster."""
-    path = context.address.table(request.target)
-    if read_log(request.target, path).done(request.marker):
-        return True
+def _stamp(request: RestateRequest, context: RunContext) -> Stamp:
     facts = {
         "pipeline": request.pipeline,
         "target": request.target,
@@ -156,15 +156,7 @@ def _written(request: RestateRequest, session: SparkSession, context: RunContext
         "invocation": find_invocation().document(),
         "requested": True,
     }
-    try:
-        writes.mark(session, path, Stamp(request.marker, json.dumps({"oncelake": facts}, separators=(",", ":"))))
-    except Exception as error:
-        if read_log(request.target, path).done(request.marker):
-            return True
-        if classify(error) in (ErrorKind.CONFLICT, ErrorKind.TRANSIENT):
-            return False
-        raise WriteFailed(target=request.target, problem=one_line(error), pipeline=request.pipeline) from error
-    return True
+    return Stamp(request.marker, json.dumps({"oncelake": facts}, separators=(",", ":")))
 
 
 def refuse_never_done(pipeline: Pipeline, span: Interval | None, found: list[RestateRequest]) -> None:

@@ -15,7 +15,7 @@ from oncelake.model.intervals import Interval, instant_text, parse_interval, sub
 from oncelake.model.slices import Whole
 from oncelake.model.work import RESTATED, STALE
 from oncelake.operations.external_changes import external_changes
-from oncelake.planning.decisions import Decision, Manner, Stale, decide
+from oncelake.planning.decisions import Decision, Stale, decide
 
 _MARKER_RETENTION = "delta.setTransactionRetentionDuration"
 
@@ -116,7 +116,7 @@ def _fates(
     if log is None or pipeline.grid is None or pipeline.start is None or pipeline.grid.floor(now) <= pipeline.start:
         return []
     span = Interval(pipeline.start, pipeline.grid.floor(now), pipeline.grid.zone)
-    found = decide(pipeline, pattern, span, log, Manner(seen.stale, apart=0))
+    found = decide(pipeline, pattern, span, log, seen.stale, single_works=0)
     told = [fate for fate in found if fate.cause in (RESTATED, STALE)]
     return [(parse_interval(f"{fate.start}..{fate.end}", span.zone), fate) for fate in told]
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 from oncelake.delta import writes
 from oncelake.delta.layout import ColumnNames, parse_layout, parse_target
-from oncelake.delta.targets import ready
+from oncelake.delta.targets import ensure_table
 from oncelake.delta.writes import Layout
-from oncelake.model.contracts import Log, Writing
-from oncelake.model.coverage import Coverage
+from oncelake.model.contracts import Writing
 from oncelake.model.intervals import Grid
-from oncelake.model.markers import Marker, marker
-from oncelake.model.slices import Slice
+from oncelake.model.pattern import PatternDefaults
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,16 +23,13 @@ def append(target: str, partition_by: ColumnNames = None, cluster_by: ColumnName
 
 
 @dataclass(frozen=True)
-class Append:
+class Append(PatternDefaults):
     """The pattern, as it was declared."""
 
     target: str
     layout: Layout
     kind = "append"
-    replaces = False
     restates = False
-    compacts = False
-    within: ClassVar[Mapping[str, Any]] = {}
 
     def problem(self, grid: Grid | None) -> str | None:
         """Without intervals every change of an input would add all rows again."""
@@ -44,19 +37,7 @@ class Append:
             return f"append to {self.target} needs every=: without intervals each new version of an input would add all rows again"
         return None
 
-    def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
-        """The slice is in the app id."""
-        return marker(pipeline, self.target, slice_, generation)
-
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Coverage]:  # noqa: ARG002  contract
-        """Every interval has a marker of its own."""
-        return log.coverage(pipeline, self.target)
-
-    def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
-        """Nothing that its name does not say."""
-        return ()
-
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One append."""
-        ready(frame, writing, self.layout)
+        ensure_table(frame, writing, self.layout)
         writes.append(frame, writing.path, writing.stamp)

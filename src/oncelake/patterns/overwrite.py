@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 from oncelake.delta import writes
 from oncelake.delta.layout import ColumnNames, parse_layout, parse_target
-from oncelake.delta.targets import ready
+from oncelake.delta.targets import ensure_table
 from oncelake.delta.writes import Layout
 from oncelake.errors import EmptyOverwrite
 from oncelake.model.contracts import Log, Writing
 from oncelake.model.coverage import Coverage
 from oncelake.model.intervals import Grid, instant_text
 from oncelake.model.markers import Marker, newest_reload, reload_generation, reload_marker
+from oncelake.model.pattern import PatternDefaults
 from oncelake.model.slices import Slice
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def overwrite(
 
 
 @dataclass(frozen=True)
-class Overwrite:
+class Overwrite(PatternDefaults):
     """The pattern, as it was declared."""
 
     target: str
@@ -38,13 +38,6 @@ class Overwrite:
     layout: Layout
     kind = "overwrite"
     replaces = True
-    restates = True
-    compacts = False
-    within: ClassVar[Mapping[str, Any]] = {}
-
-    def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  it fits every pipeline
-        """Nothing can be wrong with it."""
-        return None
 
     def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
         """One app id for all intervals: an older reload is done as soon as a newer one is."""
@@ -61,13 +54,9 @@ class Overwrite:
         earlier = [Coverage(first, last, 0, name)] if first < last else []
         return [*earlier, Coverage(last, end, reload_generation(recorded), name)]
 
-    def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
-        """Nothing that its name does not say."""
-        return ()
-
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One overwrite of the whole table."""
-        log = ready(frame, writing, self.layout)
+        log = ensure_table(frame, writing, self.layout)
         if not self.allow_empty and log.rows() != 0 and frame.isEmpty():
             raise EmptyOverwrite(target=self.target, where=writing.where, pipeline=writing.work.pipeline)
         writes.overwrite(frame, writing.path, writing.stamp)

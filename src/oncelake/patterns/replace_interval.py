@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from oncelake.delta.layout import ColumnNames, parse_columns, parse_layout, parse_row_filter, parse_target
-from oncelake.delta.targets import frame_origin, ready, replace
+from oncelake.delta.targets import ensure_table, frame_origin, replace
 from oncelake.delta.writes import Layout
 from oncelake.errors import BadDeclaration
 from oncelake.model.contracts import Log, Writing
-from oncelake.model.coverage import Coverage
 from oncelake.model.intervals import Grid, Interval
-from oncelake.model.markers import Marker, marker
-from oncelake.model.slices import Slice
+from oncelake.model.pattern import PatternDefaults
 from oncelake.model.source_location import declared_at
 from oncelake.spark.columns import find_time_column
 from oncelake.spark.sql import all_of, inside, share
@@ -41,17 +38,20 @@ def replace_interval(
 
 
 @dataclass(frozen=True)
-class ReplaceInterval:
+class ReplaceInterval(PatternDefaults):
     """The pattern, as it was declared."""
 
     target: str
     time: str
-    within: Mapping[str, Any]
+    row_filter: Mapping[str, Any]
     layout: Layout
     kind = "replace_interval"
     replaces = True
-    restates = True
-    compacts = False
+
+    @property
+    def within(self) -> Mapping[str, Any]:
+        """The declared row filter."""
+        return self.row_filter
 
     def problem(self, grid: Grid | None) -> str | None:
         """It needs intervals."""
@@ -66,22 +66,10 @@ class ReplaceInterval:
         columns = log.partitioned_by if log else self.layout.partition_by
         return self.time.casefold() in {name.casefold() for name in columns}
 
-    def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
-        """The interval is in the app id, so that older intervals are not taken for done."""
-        return marker(pipeline, self.target, slice_, generation)
-
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Coverage]:  # noqa: ARG002  contract
-        """Every interval has a marker of its own."""
-        return log.coverage(pipeline, self.target)
-
-    def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
-        """Nothing that its name does not say."""
-        return ()
-
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One `replaceWhere` on the interval and the share."""
         assert isinstance(writing.work.slice, Interval)
         column, kind = self.time_column(frame, writing)
-        ready(frame, writing, self.layout)
+        ensure_table(frame, writing, self.layout)
         mine = inside(column, kind, writing.work.slice)
-        replace(frame, writing, all_of([mine, *share(self.within)]), (column, *self.within))
+        replace(frame, writing, all_of([mine, *share(self.row_filter)]), (column, *self.row_filter))

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from oncelake.delta import writes
 from oncelake.delta.layout import ColumnNames, parse_columns, parse_row_filter, parse_target
-from oncelake.delta.targets import frame_origin, ready, replace
+from oncelake.delta.targets import ensure_table, frame_origin, replace
 from oncelake.delta.writes import Layout, partitions_of
 from oncelake.errors import BadDeclaration, NotPartitioned, WrongTimeType
 from oncelake.model.contracts import Log, Writing
-from oncelake.model.coverage import Coverage
 from oncelake.model.intervals import Grid, Interval
-from oncelake.model.markers import Marker, marker
-from oncelake.model.slices import Slice
+from oncelake.model.pattern import PatternDefaults
 from oncelake.model.source_location import declared_at
 from oncelake.spark.columns import find_column
 from oncelake.spark.sql import all_of, inside, one_of, share
@@ -50,17 +47,20 @@ def replace_partitions(
 
 
 @dataclass(frozen=True)
-class ReplacePartitions:
+class ReplacePartitions(PatternDefaults):
     """The pattern, as it was declared."""
 
     target: str
     by: tuple[str, ...]
     values: tuple[Any, ...] | None
-    within: Mapping[str, Any]
+    row_filter: Mapping[str, Any]
     kind = "replace_partitions"
     replaces = True
-    restates = True
-    compacts = False
+
+    @property
+    def within(self) -> Mapping[str, Any]:
+        """The declared row filter."""
+        return self.row_filter
 
     def problem(self, grid: Grid | None) -> str | None:
         """A fixed set of partitions cannot belong to many intervals."""
@@ -72,23 +72,11 @@ class ReplacePartitions:
         """Always."""
         return True
 
-    def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
-        """The slice is in the app id."""
-        return marker(pipeline, self.target, slice_, generation)
-
-    def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Coverage]:  # noqa: ARG002  contract
-        """Every interval has a marker of its own."""
-        return log.coverage(pipeline, self.target)
-
-    def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  contract
-        """Nothing that its name does not say."""
-        return ()
-
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """One `replaceWhere` on the partitions meant and the share."""
         names = tuple(find_column(frame, column, frame_origin(writing))[0] for column in self.by)
         meant = self._meant(frame, names, writing)
-        log = ready(frame, writing, Layout(partition_by=names))
+        log = ensure_table(frame, writing, Layout(partition_by=names))
         if {name.casefold() for name in log.partitioned_by} != {name.casefold() for name in names}:
             found = ", ".join(log.partitioned_by) or "nothing"
             facts = {"pipeline": writing.work.pipeline, "where": writing.where}
@@ -97,7 +85,7 @@ class ReplacePartitions:
             # No rows, so no partitions are meant: the commit carries the marker alone.
             writes.append(frame, writing.path, writing.stamp)
             return
-        replace(frame, writing, all_of([meant, *share(self.within)]), (*names, *self.within))
+        replace(frame, writing, all_of([meant, *share(self.row_filter)]), (*names, *self.row_filter))
 
     def _meant(self, frame: DataFrame, names: tuple[str, ...], writing: Writing) -> str | None:
         if isinstance(writing.work.slice, Interval):

@@ -66,4 +66,5 @@ class Scd2(KeyedPattern):
         """One merge of the versions that change."""
         from oncelake.keyed.scd2 import Scd2Merge
 
-        Scd2Merge.begin(frame, self.spec, self.track, self.layout, writing).write()
+        scd2 = Scd2Merge.begin(frame, self.spec, self.track, self.layout, writing)
+        scd2.merge.merge(*scd2.changes())

@@ -57,11 +57,11 @@ class PipelineJob:
         self.spec = spec
         self.name: str = spec["name"]
         self.project = self._open(spec["root"], None)
-        self.tables = {t: self.project.address.table(t) for t in self.project.pipelines[self.name].writes_tables}
+        self.tables = {t: self.project.lake.table(t).path for t in self.project.pipelines[self.name].writes_tables}
 
     def _open(self, root: str, spark: SparkSession | None) -> once.Project:
         project = once.open(self.spec["root"], self.spec["profile"], spark).in_sandbox(self.spec["lake"], self.name)
-        project.address = replace(project.address, root=root)
+        project.lake = replace(project.lake, root=root)
         project.settings = replace(project.settings, lock_timeout=self.spec["lock_timeout"])
         return project
 

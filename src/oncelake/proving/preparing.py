@@ -37,7 +37,7 @@ def prepare_pipeline(
     lake, pipeline = sandbox / "lake", project.pipelines[name]
     now = span.get("now") or datetime.now(UTC)
     slices = _slices(project, name, span, now)
-    inside = project.in_sandbox(str(lake), name).address
+    inside = project.in_sandbox(str(lake), name).lake
     spec = {
         "kind": "pipeline",
         "root": str(project.settings.root),
@@ -53,7 +53,7 @@ def prepare_pipeline(
         name=name,
         scope=" … ".join(dict.fromkeys((str(slices[0]), str(slices[-1])))),
         spans=tuple(_span(slice_) for slice_ in slices),
-        tables={table: Path(inside.table(table)) for table in sorted(pipeline.writes_tables)},
+        tables={table: Path(inside.table(table).path) for table in sorted(pipeline.writes_tables)},
         replaces=all(pattern.replaces for pattern in pipeline.writes),
         restates=all(pattern.restates for pattern in pipeline.writes),
         may_fail=False,
@@ -99,7 +99,7 @@ def _make_early_root(project: Project, name: str, slices: Sequence[Slice], root:
         if not isinstance(source, FilesSource) or not is_local(source.path) or source.path.startswith("/"):
             continue
         for slice_ in slices:
-            reading = Reading(name, slice_, pipeline.grid, project.address, pipeline.where)
+            reading = Reading(name, slice_, pipeline.grid, project.lake, pipeline.where)
             for found in source.found(reading):
                 copied.append(root / Path(found.path).relative_to(folder))
                 copied[-1].parent.mkdir(parents=True, exist_ok=True)

@@ -1,19 +1,19 @@
-"""After any error, and after every write: ask the target's own log what happened before anything is said."""
+"""Ask the target's own log what happened: before every write, after it, and after any error, before anything is said."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oncelake.delta.log import TableLog, find_log
 from oncelake.errors import OncelakeError, OutcomeUnknown
+from oncelake.model.contracts import Log, Table
 from oncelake.model.coverage import Coverage, clip, coalesce
 from oncelake.model.intervals import subtract
-from oncelake.model.work import Commit, Work
+from oncelake.model.work import ALREADY_DONE, COMMITTED, Commit, Outcome, Rows, Work
 
 
 @dataclass(frozen=True)
 class CommitState:
-    """What a target's log says of a work: done, or in part, or not; by which commit, and whether that was this attempt's."""
+    """What a log says of a work: done, partly done, or not; by which commit, and whether that was this attempt's."""
 
     done: bool
     ours: bool = False
@@ -21,33 +21,43 @@ class CommitState:
     commit: Commit | None = None
     version: int | None = None
 
+    def outcome(self, work: Work) -> Outcome:
+        """Return the outcome of a work that the log says is done."""
+        outcome = COMMITTED if self.ours else ALREADY_DONE
+        if self.commit is None:
+            return Outcome(work, outcome, None, Rows(quarantined=None))
+        return Outcome(work, outcome, self.commit.version, self.commit.rows)
 
-def commit_state(work: Work, path: str, attempt: str | None, problem: str = "") -> CommitState:
-    """What the log says of the work; OutcomeUnknown if it cannot be read after a write that raised."""
+
+def commit_state(work: Work, table: Table, attempt: str | None = None, problem: str = "") -> CommitState:
+    """Ask the log, refreshed, whether a work is done; OutcomeUnknown if it cannot be read after a write that raised."""
     try:
-        log = find_log(work.target, path)
+        log = table.log()
     except (OncelakeError, OSError) as error:
         if not problem:
             raise
         facts = {"target": work.target, "pipeline": work.pipeline, "problem": problem}
         raise OutcomeUnknown(log_problem=str(error), **facts) from error
-    if log is None:
-        return CommitState(done=False)
+    return CommitState(done=False) if log is None else state_in(work, log, attempt)
+
+
+def state_in(work: Work, log: Log, attempt: str | None = None) -> CommitState:
+    """Return what a log that was read says of a work."""
     app_id = work.marker.app_id
     if not log.done(work.marker):
-        # Its time may have been done under the marker of a range around it, or of the parts of it.
-        coverage = _layers(work, log)
-        if not coverage or subtract([work.interval] if work.interval else [], coalesce(coverage)):
-            return CommitState(done=False, partly=bool(coverage), version=log.version)
-        app_id = coverage[-1].name
+        # The marker of a range around the work, or markers of its parts, may cover its time.
+        covered = _coverage(work, log)
+        if not covered or subtract([work.interval] if work.interval else [], coalesce(covered)):
+            return CommitState(done=False, partly=bool(covered), version=log.version)
+        app_id = covered[-1].name
     commit = log.commit(app_id)
     ours = attempt is not None and commit is not None and commit.facts.get("attempt") == attempt
     return CommitState(done=True, ours=ours, commit=commit, version=log.version)
 
 
-def _layers(work: Work, log: TableLog) -> list[Coverage]:
-    """The parts of a work's time that are done in its generation or a later one."""
+def _coverage(work: Work, log: Log) -> list[Coverage]:
+    """Return the parts of a work's time that are done in its generation or a later one."""
     if work.interval is None:
         return []
-    there = clip(log.coverage(work.pipeline, work.target), work.interval)
-    return [covered for covered in there if covered.generation >= work.generation]
+    covered = clip(log.coverage(work.pipeline, work.target), work.interval)
+    return [part for part in covered if part.generation >= work.generation]

@@ -1,4 +1,4 @@
-"""Carrying out a plan: what is done is skipped, what waits for something that failed is blocked, the rest is attempted."""
+"""Execute a plan: done work is skipped, work that waits for a failed upstream is blocked, the rest is attempted."""
 
 from __future__ import annotations
 
@@ -10,231 +10,164 @@ from itertools import groupby
 
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.compaction import compact_if_due
-from oncelake.delta.log import find_log
-from oncelake.errors import Blocked, TableBusy, WorkFailed
+from oncelake.errors import TableBusy
 from oncelake.model.contracts import RangeWriter
+from oncelake.model.events import RunEnded, RunPlanned, WorkEnded, WorkStarted
 from oncelake.model.failpoints import failpoint
-from oncelake.model.intervals import Interval, subtract
-from oncelake.model.slices import Slice, Whole
 from oncelake.model.work import ALREADY_DONE, COMMITTED, Outcome, Plan, Planned, Report, Work
-from oncelake.planning.plan import restrict
-from oncelake.running.attempt import RunContext, SplitRange, attempt, claim, failure_of, outcome_of, skipped
+from oncelake.running.attempt import SplitRange, attempt, failure_of
+from oncelake.running.bisect import halve, split_by_upstream
+from oncelake.running.commit import Claim, hold
 from oncelake.running.commit_state import CommitState, commit_state
+from oncelake.running.context import RunContext
 from oncelake.running.interrupts import listening
-from oncelake.spark.jobs import read_at_once
+from oncelake.spark.jobs import parallel_bytes
 from oncelake.spark.session import cancel
-
-# What one interval may bring upon the others it is written with.
-_ALONE = {error.code for error in WorkFailed.__subclasses__()}
 
 
 def execute(plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext) -> Report:
     """Do what is not done, in the order of the plan, and report every work."""
+    context.notify(RunPlanned(context.run, plan))
+    report = _execute(plan, pipelines, context)
+    context.notify(RunEnded(report))
+    return report
+
+
+def _execute(plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext) -> Report:
     outcomes: list[Outcome] = []
-    context.watcher.planned(plan)
     with listening() as heard:
-        for slices in _batches(plan, pipelines, context):
+        for slices in _groups(plan, pipelines, context):
             try:
                 if heard:
                     return Report(context.run, tuple(outcomes), interrupted=True)
-                outcomes += _batch(slices, outcomes, pipelines, context)
+                outcomes += _run_slices(slices, outcomes, pipelines, context)
             except KeyboardInterrupt:
                 outcomes += _after_interrupt([item for items in slices for item in items], context)
                 return Report(context.run, tuple(outcomes), interrupted=True)
     return Report(context.run, tuple(outcomes))
 
 
-def _batches(plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext) -> Iterator[list[list[Planned]]]:
-    """The slices of a plan in their order: one by one, or as many at once as was asked for and does not conflict."""
+def _groups(plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext) -> Iterator[list[list[Planned]]]:
+    """Yield the slices of a plan in their order: one by one, or as many concurrently as was asked for and do not conflict."""
     for name, works in groupby(plan.works, key=lambda item: item.work.pipeline):
         slices = [list(group) for _, group in groupby(works, key=lambda item: item.work.slice)]
-        if context.jobs > 1 and any(items[0].action == "run" for items in slices) and _apart(pipelines[name], context):
-            yield from packed(slices, context.jobs, read_at_once(context.session()))
+        to_run = any(items[0].action == "run" for items in slices)
+        if context.jobs > 1 and to_run and _concurrent(pipelines[name], context):
+            yield from packed(slices, context.jobs, parallel_bytes(context.session()))
         else:
             yield from ([items] for items in slices)
 
 
 def packed(slices: list[list[Planned]], jobs: int, room: float) -> Iterator[list[list[Planned]]]:
-    """Up to so many slices at once, as long as together they do not keep all cores busy anyway."""
-    batch: list[list[Planned]] = []
+    """Group up to so many slices, as long as together they do not keep all cores busy anyway."""
+    group: list[list[Planned]] = []
     taken = 0
     for items in slices:
         size = items[0].size.bytes or 0
-        if batch and (len(batch) == jobs or taken + size > room):
-            yield batch
-            batch, taken = [], 0
-        batch.append(items)
+        if group and (len(group) == jobs or taken + size > room):
+            yield group
+            group, taken = [], 0
+        group.append(items)
         taken += size
-    if batch:
-        yield batch
+    if group:
+        yield group
 
 
-def _apart(pipeline: Pipeline, context: RunContext) -> bool:
-    """Whether the slices of a pipeline lie in partitions of their own; else they only conflict with each other."""
-    apart = all(
-        isinstance(pattern, RangeWriter)
-        and pattern.partitioned_by_time(find_log(pattern.target, context.address.table(pattern.target)))
+def _concurrent(pipeline: Pipeline, context: RunContext) -> bool:
+    """Return whether the slices of a pipeline lie in partitions of their own; else they only conflict with each other."""
+    partitioned = all(
+        isinstance(pattern, RangeWriter) and pattern.partitioned_by_time(context.lake.table(pattern.target).last_log())
         for pattern in pipeline.writes
     )
-    if not apart:
-        context.watcher.warn(f"{pipeline.name}: one slice after another; its tables are not partitioned by them")
-    return apart
+    if not partitioned:
+        context.warn(
+            f"{pipeline.name}: one slice after another, because its tables are not partitioned by the interval"
+        )
+    return partitioned
 
 
-def _batch(
+def _run_slices(
     slices: list[list[Planned]], earlier: list[Outcome], pipelines: Mapping[str, Pipeline], context: RunContext
 ) -> list[Outcome]:
-    """What comes of some slices of a pipeline, at once if they are several."""
+    """Run some slices of a pipeline, concurrently if they are several: then the run holds the locks for all of them."""
     pipeline = pipelines[slices[0][0].work.pipeline]
     works = [item.work for items in slices for item in items if item.action == "run"]
     if len(slices) == 1 or not works:
-        return [outcome for items in slices for outcome in run_slice(pipeline, items, earlier, pipelines, context)]
+        return [outcome for items in slices for outcome in run_slice(pipeline, items, earlier, context)]
     context.session()  # before the lock, which notes the JVMs there are
+    tables = [context.lake.table(target) for target in sorted({work.target for work in works})]
+    doing = f"{pipeline.name} {works[0].slice} and {len(slices) - 1} more"
     with ExitStack() as held:
         try:
-            claim(works, held, context)
-        except TableBusy as lost:
-            return [_told(failure_of(work, lost, None, 0.0), context) for work in works]
+            hold(Claim(tables, doing, f"oncelake run {pipeline.name}"), held, context.lock_timeout)
+        except TableBusy as busy:
+            return _ended([failure_of(work, busy) for work in works], context, attempted=False)
         context = replace(context, held=frozenset(pipeline.writes_tables))
         with ThreadPoolExecutor(len(slices)) as pool:
-            found = [pool.submit(run_slice, pipeline, items, earlier, pipelines, context) for items in slices]
+            futures = [pool.submit(run_slice, pipeline, items, earlier, context) for items in slices]
             try:
-                return [outcome for future in found for outcome in future.result()]
+                return [outcome for future in futures for outcome in future.result()]
             except KeyboardInterrupt:
                 cancel(context.session())
                 raise
 
 
-def run_slice(
-    pipeline: Pipeline,
-    items: list[Planned],
-    earlier: list[Outcome],
-    pipelines: Mapping[str, Pipeline],
-    context: RunContext,
-) -> list[Outcome]:
+def run_slice(pipeline: Pipeline, items: list[Planned], earlier: list[Outcome], context: RunContext) -> list[Outcome]:
     """Run the works of one slice: done ones are skipped, blocked ones reported, the rest attempted."""
-    skipped_items = [_skipped(item, context) for item in items]
-    if all(skipped_items):
-        return [_told(outcome, context) for outcome in skipped_items if outcome]
+    if all(item.action == "skip" for item in items):
+        return _ended([_skipped(item, context) for item in items], context, attempted=False)
     outcomes: list[Outcome] = []
-    for works, blocked in _cut(pipeline, items, earlier, pipelines):
+    for works, blocked in split_by_upstream(pipeline, items, earlier):
         if blocked:
-            outcomes += [_told(failure_of(work, blocked, None, 0.0), context) for work in works]
+            outcomes += _ended([failure_of(work, blocked) for work in works], context, attempted=False)
         else:
-            outcomes += _attempted(pipeline, works, context)
+            outcomes += _attempt_bisecting(pipeline, works, context)
     return outcomes
 
 
-def _attempted(pipeline: Pipeline, works: list[Work], context: RunContext) -> list[Outcome]:
-    """The works of a slice, attempted and recorded."""
-    context.ledger.started(context.run, works)
-    outcomes = _halved(pipeline, works, context)
-    context.ledger.ended(context.run, outcomes)
-    failpoint("recorded")
-    for target in dict.fromkeys(outcome.target for outcome in outcomes if outcome.outcome == COMMITTED):
-        if pipeline.pattern(target).compacts:
-            compact_if_due(target, context.address, context.session, context.watcher.warn)
-    return outcomes
-
-
-def _halved(pipeline: Pipeline, works: list[Work], context: RunContext) -> list[Outcome]:
-    """The works of a slice, attempted. A range that fails is halved until what cannot be done is alone."""
-    for work in works:
-        context.watcher.started(work)
-    halves = _halves(works[0].slice, pipeline)
-    try:
-        outcomes = attempt(pipeline, works, context)
-    except SplitRange:
-        outcomes = []
-    apart = [work for work in works if halves and not _stands(work, outcomes)]
-    ended = [_told(outcome, context) for outcome in outcomes if outcome.work not in apart]
-    for half in halves if apart else ():
-        ended += _halved(pipeline, [restrict(work, half, pipeline) for work in apart], context)
+def _attempt_bisecting(pipeline: Pipeline, works: list[Work], context: RunContext) -> list[Outcome]:
+    """Attempt the works of a slice. A range that fails is halved until what cannot be done is alone."""
+    ended: list[Outcome] = []
+    waiting = [works]
+    while waiting:
+        current = waiting.pop(0)
+        context.notify(WorkStarted(context.run, tuple(current)))
+        result = attempt(pipeline, current, context)
+        outcomes = [] if isinstance(result, SplitRange) else result
+        parts = halve(current, outcomes, pipeline)
+        split = {work.target for work in parts[0]} if parts else set()
+        ended += _ended([outcome for outcome in outcomes if outcome.target not in split], context)
+        waiting = parts + waiting
+    _compact(pipeline, ended, context)
     return ended
 
 
-def _stands(work: Work, outcomes: list[Outcome]) -> bool:
-    """Whether a work has an outcome that smaller slices of it would not change for the better."""
-    return any(outcome.work == work and outcome.code not in _ALONE for outcome in outcomes)
+def _compact(pipeline: Pipeline, outcomes: list[Outcome], context: RunContext) -> None:
+    for target in dict.fromkeys(outcome.target for outcome in outcomes if outcome.outcome == COMMITTED):
+        if pipeline.pattern(target).compacts:
+            compact_if_due(context.lake.table(target), context.session, context.warn)
 
 
-def _halves(slice_: Slice, pipeline: Pipeline) -> list[Interval]:
-    if not isinstance(slice_, Interval) or pipeline.grid is None:
-        return []
-    cells = pipeline.grid.count(slice_)
-    middle = pipeline.grid.step(slice_.start, cells // 2)
-    if not slice_.start < middle < slice_.end:
-        return []
-    return [Interval(slice_.start, middle, slice_.zone), Interval(middle, slice_.end, slice_.zone)]
+def _ended(outcomes: list[Outcome], context: RunContext, attempted: bool = True) -> list[Outcome]:
+    """Tell the listeners what came of some works."""
+    if outcomes:
+        context.notify(WorkEnded(context.run, tuple(outcomes), attempted))
+        if attempted:
+            failpoint("recorded")
+    return outcomes
 
 
-def _told(outcome: Outcome, context: RunContext) -> Outcome:
-    context.watcher.ended(outcome)
-    return outcome
-
-
-def _skipped(item: Planned, context: RunContext) -> Outcome | None:
-    """The outcome of a work that is done: as the plan found it, or as somebody else did it since."""
-    log = context.logs.get(item.work.target)
-    if item.action == "skip" and log is not None:
-        return outcome_of(item.work, CommitState(done=True, commit=log.commit(item.work.marker.app_id)))
-    return skipped(item.work, context.address)
-
-
-def _cut(
-    pipeline: Pipeline, items: list[Planned], earlier: list[Outcome], pipelines: Mapping[str, Pipeline]
-) -> Iterator[tuple[list[Work], Blocked | None]]:
-    """The works of a slice, cut where something they read has failed upstream."""
-    works, slice_ = [item.work for item in items], items[0].work.slice
-    if any(item.action == "wait" for item in items):
-        owner, table = _feeding(pipeline, pipelines)
-        yield works, Blocked(upstream=owner, slice=str(slice_), pipeline=pipeline.name, table=table)
-        return
-    failed = [o.work for o in earlier if o.outcome not in (COMMITTED, ALREADY_DONE)]
-    failed = [work for work in failed if work.target in pipeline.reads_tables]
-    parts: list[tuple[Slice, Blocked | None]] = []
-    left = [slice_] if isinstance(slice_, Interval) else []
-    for work in failed:
-        told = Blocked(upstream=work.pipeline, slice=str(work.slice), pipeline=pipeline.name, table=work.target)
-        touched = _touched(work, slice_, pipeline)
-        if touched is None:
-            continue
-        if not isinstance(touched, Interval):
-            yield works, told
-            return
-        parts += [(part, told) for part in subtract([touched], subtract([touched], left))]
-        left = subtract(left, [touched])
-    parts += [(part, None) for part in left] if isinstance(slice_, Interval) else [(slice_, None)]
-    for part, blocked in sorted(parts, key=lambda found: found[0].text):
-        if isinstance(part, Interval) and part != slice_:
-            yield [restrict(work, part, pipeline) for work in works], blocked
-        else:
-            yield works, blocked
-
-
-def _touched(failed: Work, slice_: Slice, pipeline: Pipeline) -> Slice | None:
-    """The part of a slice that reads what failed: of an interval its cells, or all of it."""
-    by_interval = all(s.by_interval for s in pipeline.reads.values() if failed.target in s.tables)
-    if not by_interval or failed.interval is None or not isinstance(slice_, Interval) or pipeline.grid is None:
-        return Whole()
-    if not failed.interval.overlaps(slice_):
-        return None
-    start, end = max(failed.interval.start, slice_.start), min(failed.interval.end, slice_.end)
-    return pipeline.grid.around(Interval(start, end, slice_.zone))
-
-
-def _feeding(pipeline: Pipeline, pipelines: Mapping[str, Pipeline]) -> tuple[str, str]:
-    for other in pipelines.values():
-        for table in other.writes_tables & pipeline.reads_tables:
-            return other.name, table
-    raise LookupError(pipeline.name)
+def _skipped(item: Planned, context: RunContext) -> Outcome:
+    """Return the outcome of a work that the plan found done, from the log that the plan read."""
+    log = context.lake.table(item.work.target).last_log()
+    commit = log.commit(item.work.marker.app_id) if log else None
+    return CommitState(done=True, commit=commit).outcome(item.work)
 
 
 def _after_interrupt(items: list[Planned], context: RunContext) -> Iterator[Outcome]:
     """Say what is committed of the works that were under way."""
     for item in items:
-        settled = commit_state(item.work, context.address.table(item.work.target), None)
-        if settled.done:
-            outcome = outcome_of(item.work, settled)
-            same_run = settled.commit is not None and settled.commit.facts.get("run") == context.run
-            yield replace(outcome, outcome=COMMITTED if same_run else ALREADY_DONE)
+        state = commit_state(item.work, context.lake.table(item.work.target))
+        if state.done:
+            same_run = state.commit is not None and state.commit.facts.get("run") == context.run
+            yield replace(state.outcome(item.work), outcome=COMMITTED if same_run else ALREADY_DONE)

@@ -1,6 +1,6 @@
-"""Whether a function takes its rows one by one, as its plan shows: then a range of intervals can be computed at once.
+"""Decide whether a function is row-wise, from its query plan: then a range of intervals is computed in one pass.
 
-Interval by interval is right for every function, but makes a plan as long as the range.
+Computing interval by interval is right for every function, but its plan grows with the range.
 """
 
 from __future__ import annotations
@@ -8,35 +8,42 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from oncelake.spark.jobs import watched
+from oncelake.spark.jobs import watch_jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _LINE = re.compile(r"(?P<stem>(?:   |:  )*(?P<side>[:+]- |))(?P<node>\w+) ?(?P<rest>.*)")
-# What gives, for every row, rows that depend on no other row.
-_BY_ROW = {"Project", "Filter", "Generate", "Sort", "Repartition", "RepartitionByExpression", "ResolvedHint"}
-# Joins with something that does not depend on the interval, by the side on which the rows come in.
+# Nodes whose output rows each depend on one input row.
+_BY_ROW = {"Project", "Filter", "Sort", "Repartition", "RepartitionByExpression", "ResolvedHint"}
+_GENERATORS = re.compile(r"(pos)?explode\(|inline\(|stack\(|json_tuple\(")
+# Joins with a side that does not depend on the interval, by the side on which the rows come in.
 _JOINS = {":- ": ("Inner", "LeftOuter", "LeftSemi", "LeftAnti", "Cross"), "+- ": ("Inner", "RightOuter", "Cross")}
+# Nodes of a source that is filtered by time and by nothing else.
+_SCAN = {"Project", "Filter", "SubqueryAlias", "Relation", "RelationV2"}
+# Expressions that may see a batch of rows, keep a state between rows, or change from query to query.
+_UNSAFE = ("PYTHON_UDF", "SCALA_UDF", "CURRENT_LIKE")
 
 
 def rowwise(
-    session: SparkSession, rows: DataFrame, time: str, called: Callable[[DataFrame], Mapping[str, DataFrame]]
+    session: SparkSession, rows: DataFrame, time: str, transform: Callable[[DataFrame], Mapping[str, DataFrame]]
 ) -> tuple[Mapping[str, DataFrame], Column] | None:
-    """What a function makes of the rows of a range, and the time each came from; None where it may mix intervals.
+    """Return the frames for the rows of a range and the source time of each row; None unless it is certainly safe.
 
-    Its plan must lead from the source to every result through steps that take row by row, it must have asked Spark for
-    nothing on the way, and the time of the source must still be there to be compared with that of the result.
+    The source must be a scan, the plan must lead from the source to every frame through row-wise and deterministic
+    steps, the function must not have run a Spark job, and the source time must still be available for comparison.
     """
     from pyspark.errors import AnalysisException
 
+    if not hasattr(rows, "_jdf") or not is_scan(str(_analyzed(rows).toString())):  # Spark Connect shows no plan
+        return None
     tag = uuid.uuid4().hex
     tagged = rows.where(f"'{tag}' = '{tag}'")
-    with watched(session) as jobs:
-        results = called(tagged)
-    if jobs.ran or not all(is_rowwise(_plan(frame), tag) for frame in results.values()):
+    with watch_jobs(session) as jobs:
+        results = transform(tagged)
+    if jobs.ran or not all(_is_safe(frame, tag) for frame in results.values()):
         return None
     try:
         for frame in results.values():
@@ -46,23 +53,39 @@ def rowwise(
     return results, tagged[time]
 
 
+def is_scan(plan: str) -> bool:
+    """Return whether a plan reads and filters a relation and does nothing across rows."""
+    steps = [_LINE.fullmatch(line) for line in plan.splitlines()]
+    return all(step is not None and step["node"] in _SCAN for step in steps)
+
+
 def is_rowwise(plan: str, tag: str) -> bool:
-    """Whether the way from the tagged step up to the result of a plan takes row by row."""
+    """Return whether every node from the tagged filter up to the root of a plan is row-wise."""
     lines = plan.splitlines()
     steps = [_LINE.fullmatch(line) for line in lines]
     tagged = [number for number, line in enumerate(lines) if tag in line]
     if len(tagged) != 1 or None in steps:
         return False
-    way = [step for step in steps[: tagged[0] + 1] if step]
-    below = way.pop()
-    while way:
-        above = way.pop()
+    path = [step for step in steps[: tagged[0] + 1] if step]
+    below = path.pop()
+    while path:
+        above = path.pop()
         if _depth(above) >= _depth(below):
-            continue  # beside the way: it depends on no row of ours
+            continue  # another branch, which depends on no row of the source
         if _depth(above) < _depth(below) - 1 or not _takes_rows(above, below["side"]):
             return False
         below = above
     return _depth(below) == 0
+
+
+def _is_safe(frame: DataFrame, tag: str) -> bool:
+    plan, patterns = _analyzed(frame), frame.sparkSession.sparkContext._jvm.org.apache.spark.sql.catalyst.trees  # type: ignore[union-attr]  # noqa: SLF001
+    unsafe = (getattr(patterns.TreePattern, name)() for name in _UNSAFE)
+    return (
+        is_rowwise(str(plan.toString()), tag)
+        and bool(plan.deterministic())
+        and not any(plan.containsPattern(pattern) for pattern in unsafe)
+    )
 
 
 def _depth(step: re.Match[str]) -> int:
@@ -70,9 +93,11 @@ def _depth(step: re.Match[str]) -> int:
 
 
 def _takes_rows(step: re.Match[str], side: str) -> bool:
-    return step["node"] in _BY_ROW or (step["node"] == "Join" and step["rest"].split(",")[0] in _JOINS[side])
+    if step["node"] == "Join":
+        return step["rest"].split(",")[0] in _JOINS[side]
+    return step["node"] in _BY_ROW or (step["node"] == "Generate" and _GENERATORS.match(step["rest"]) is not None)
 
 
-def _plan(frame: DataFrame) -> str:
-    """The plan as Spark understood it. `explain` would optimize it too, for which Delta lists the files of the source."""
-    return str(frame._jdf.queryExecution().analyzed().toString())  # noqa: SLF001
+def _analyzed(frame: DataFrame) -> Any:
+    """Return the analyzed plan. `explain` would optimize it too, for which Delta lists the files of the source."""
+    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from oncelake.delta.layout import ColumnNames, parse_columns
-from oncelake.delta.log import TableLog, find_log, read_log
+from oncelake.delta.log import TableLog
+from oncelake.delta.tables import delta_log, require_log
 from oncelake.delta.time_ranges import TimeColumn, estimate, touched
 from oncelake.delta.writes import table_at
 from oncelake.errors import BadDeclaration
@@ -35,7 +36,9 @@ def table(name: str, time: str | None = None, latest: Mapping[str, ColumnNames] 
     if latest is not None and (not set(latest) <= {"keys", "by"} or not parse_columns("keys", latest.get("keys"))):
         problem = f'latest= is like {{"keys": ["id"], "by": "updated_at"}}, not {latest!r}'
         raise BadDeclaration(where=declared_at(), problem=problem)
-    chosen = () if latest is None else (parse_columns("keys", latest["keys"]), parse_columns("by", latest.get("by")))
+    chosen = (
+        () if latest is None else (parse_columns("keys", latest["keys"]), parse_columns("by", latest.get("by")))
+    )
     return TableSource(name, time, chosen)
 
 
@@ -65,19 +68,19 @@ class TableSource:
 
     def pin(self, reading: Reading) -> Pins:
         """The version the table has now."""
-        log = read_log(self.name, reading.place.table(self.name))
+        log = require_log(reading.lake.table(self.name))
         return {"table": self.name, "version": log.version, "id": log.metadata.get("id")}
 
     def stats(self, reading: Reading) -> TableSight:
         """By the log it has now."""
-        log = find_log(self.name, reading.place.table(self.name))
+        log = delta_log(reading.lake.table(self.name))
         zone = reading.grid.zone if reading.grid else "UTC"
         return TableSight(self.name, log, TimeColumn.of(log, self.time, zone) if log and self.time else None)
 
     def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
         """The rows of a slice, as of the pinned version."""
         # Delta computes the state of an older version anew whenever it is asked for: once for all slices.
-        whole = table_at(session, reading.place.table(self.name), pins["version"])
+        whole = table_at(session, reading.lake.table(self.name).path, pins["version"])
         return lambda slice_: self._latest(self._sliced(whole, replace(reading, slice=slice_)))
 
     def _sliced(self, frame: DataFrame, reading: Reading) -> DataFrame:

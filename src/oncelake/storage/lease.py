@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, unquote
 
-from oncelake.storage.paths import OWN
+from oncelake.storage.paths import INTERNAL
 
 # A holder renews its lease three times before it runs out; after a kill the others wait for the rest of it.
 LENGTH = 60.0
@@ -69,7 +69,7 @@ class LeaseFiles:
 def lease_files(lake: str, table: str) -> LeaseFiles | None:
     """The turns at a table of a lake; None where the library for object stores is not installed."""
     store = _store(lake)
-    return None if store is None else LeaseFiles(store, f"{OWN}/leases/{quote(table, safe='')}")
+    return None if store is None else LeaseFiles(store, f"{INTERNAL}/leases/{quote(table, safe='')}")
 
 
 def acquire(
@@ -115,8 +115,8 @@ def leases(lake: str) -> dict[str, dict[str, Any]]:
     store = _store(lake)
     if store is None:
         return {}
-    tables = [prefix.rpartition("/")[2] for prefix in store.list_with_delimiter(f"{OWN}/leases")["common_prefixes"]]
-    newest = {unquote(table): LeaseFiles(store, f"{OWN}/leases/{table}").newest()[1] for table in tables}
+    tables = [prefix.rpartition("/")[2] for prefix in store.list_with_delimiter(f"{INTERNAL}/leases")["common_prefixes"]]
+    newest = {unquote(table): LeaseFiles(store, f"{INTERNAL}/leases/{table}").newest()[1] for table in tables}
     return {table: holder for table, holder in newest.items() if holder.get("until", 0) > time.time()}
 
 

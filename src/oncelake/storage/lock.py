@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote
 
 from oncelake.errors import LockUnavailable
 from oncelake.storage.lease import acquire, lease_files, leases, renewing
-from oncelake.storage.paths import OWN, is_local, local_path
+from oncelake.storage.paths import INTERNAL, is_local, local_path
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
 
@@ -58,7 +58,7 @@ def table_lock(
 
 
 def _lock_file(lake: str, table: str) -> IO[str]:
-    folder = local_path(lake) / OWN / "locks"
+    folder = local_path(lake) / INTERNAL / "locks"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return (folder / f"{quote(table, safe='')}.lock").open("a+")
@@ -92,7 +92,7 @@ def holders(lake: str) -> dict[str, str]:
             return {table: _shown(holder) for table, holder in leases(lake).items()}
         return {}
     found = {}
-    for path in sorted((local_path(lake) / OWN / "locks").glob("*.lock")):
+    for path in sorted((local_path(lake) / INTERNAL / "locks").glob("*.lock")):
         with path.open("r+") as file:
             holder = _read(file)
             try:

@@ -20,6 +20,10 @@ class Storage(Protocol):
         """Return the content of one file."""
         ...
 
+    def stamp(self, name: str) -> tuple[int, int] | None:
+        """Return size and modification time of one file; None if it does not exist."""
+        ...
+
     def open(self, name: str) -> Any:
         """Return a path or file object from which pyarrow can read at any offset."""
         ...
@@ -38,6 +42,13 @@ class _Local:
     def read(self, name: str) -> bytes:
         with open(os.path.join(self._folder, name), "rb") as file:
             return file.read()
+
+    def stamp(self, name: str) -> tuple[int, int] | None:
+        try:
+            found = os.stat(os.path.join(self._folder, name))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_size, found.st_mtime_ns
 
     def open(self, name: str) -> Any:
         return os.path.join(self._folder, name)
@@ -61,6 +72,10 @@ class _Remote:
         with self.open(name) as file:
             content: bytes = file.read()
         return content
+
+    def stamp(self, name: str) -> tuple[int, int] | None:
+        info = self._fs.get_file_info(posixpath.join(self._folder, name))
+        return (info.size, info.mtime_ns) if info.is_file else None
 
     def open(self, name: str) -> Any:
         return self._fs.open_input_file(posixpath.join(self._folder, name))

@@ -1,0 +1,106 @@
+"""The lake and its tables: everybody asks the table for its log and its lock, nobody goes around it by path."""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from oncelake.delta import writes
+from oncelake.delta.log import TableLog, find_log, refresh_log
+from oncelake.errors import BadDeclaration, TableMissing
+from oncelake.model.contracts import Stamp, Table
+from oncelake.model.names import table_name_problem
+from oncelake.storage.lock import table_lock
+from oncelake.storage.paths import INTERNAL, is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SINGLE_DRIVER = ("s3://", "s3a://", "s3n://")
+
+
+class DeltaTable:
+    """One Delta table. Its log is replayed once, and refreshed from the last known version after that."""
+
+    def __init__(self, name: str, path: str, lake: str) -> None:
+        """Nothing is read before the log is asked for."""
+        self.name, self.path, self._lake = name, path, lake
+        self._log: TableLog | None = None
+        self._reading = threading.Lock()
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether the lock keeps every other writer out from the look at the log to the commit."""
+        return is_local(self._lake)
+
+    def log(self) -> TableLog | None:
+        """Return the log as it is now, or None if the table does not exist. Only new commits are read."""
+        with self._reading:
+            self._log = refresh_log(self._log) if self._log else find_log(self.name, self.path)
+            return self._log
+
+    def last_log(self) -> TableLog | None:
+        """Return the log as it was last read, without looking whether it grew."""
+        return self._log or self.log()
+
+    def lock(self, timeout: float, give_up: Callable[[], bool], doing: str = "") -> AbstractContextManager[None]:
+        """Hold the table's lock; Busy if that took longer than the timeout, or `give_up` says waiting is pointless."""
+        return table_lock(self._lake, self.name, timeout, give_up, doing)
+
+    def mark(self, stamp: Stamp, session: SparkSession) -> None:
+        """Commit a stamp without data."""
+        writes.mark(session, self.path, stamp)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A lake's folder or URI, and the project root that relative file paths start from.
+
+    In a sandbox everything is written to a lake of its own, and tables that are not written there are read `elsewhere`.
+    """
+
+    path: str
+    root: str
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    _tables: dict[str, DeltaTable] = field(default_factory=dict, repr=False, compare=False)
+
+    def table(self, name: str) -> DeltaTable:
+        """Return a table: `silver.orders` is `<lake>/silver/orders`. The same object each time, with the log it has read."""
+        if name not in self._tables:
+            if problem := table_name_problem(name):
+                raise BadDeclaration(where=name, problem=problem)
+            path = self.elsewhere.get(name) or posixpath.join(self.path, *name.split("."))
+            self._tables[name] = DeltaTable(name, path, self.path)
+        return self._tables[name]
+
+    def internal_path(self, *parts: str) -> str:
+        """Return a path of what oncelake keeps for itself."""
+        return posixpath.join(self.path, INTERNAL, *parts)
+
+    def file(self, path: str) -> str:
+        """Return the path of a file or folder; relative ones start at the project's root."""
+        return path if "://" in path or path.startswith("/") else posixpath.join(self.root, path)
+
+    @property
+    def single_driver(self) -> bool:
+        """Whether Delta's log store for this lake is safe for one driver only."""
+        return self.path.startswith(_SINGLE_DRIVER)
+
+
+def delta_log(table: Table) -> TableLog | None:
+    """Return the log of a table that is known to be a Delta table."""
+    log = table.log()
+    assert log is None or isinstance(log, TableLog)
+    return log
+
+
+def require_log(table: Table) -> TableLog:
+    """Return the log of a Delta table; TableMissing if there is none."""
+    log = delta_log(table)
+    if log is None:
+        raise TableMissing(table=table.name, path=table.path)
+    return log

@@ -1,0 +1,43 @@
+"""Plan a pipeline without intervals: its one slice is the whole, and is redone when its inputs changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from oncelake.declare.pipelines import Pipeline
+from oncelake.model.contracts import Log, Pattern
+from oncelake.model.markers import restate_app_id
+from oncelake.model.slices import Whole
+from oncelake.model.work import DONE, RESTATED, Planned, Work
+from oncelake.planning.inputs import PlanInputs
+
+
+def plan_whole(pipeline: Pipeline, earlier: list[Planned], inputs: PlanInputs) -> Iterator[Planned]:
+    """Return the work of every target, as far as the request is for it."""
+    changing = any(item.action == "run" and item.work.target in pipeline.reads_tables for item in earlier)
+    pins = None if changing else inputs.known.pins.get(pipeline.name)
+    for pattern in pipeline.writes:
+        item = _item(pipeline, pattern, inputs.known.logs.get(pattern.target), pins)
+        if inputs.wants(item.cause) and (item.action == "run" or not inputs.request.only):
+            yield item
+
+
+def _item(pipeline: Pipeline, pattern: Pattern, log: Log | None, pins: Mapping[str, Any] | None) -> Planned:
+    def work(generation: int) -> Work:
+        marker = pattern.marker(pipeline.name, Whole(), generation)
+        return Work(pipeline.name, pattern.target, Whole(), generation, marker)
+
+    first = work(1)
+    if log is None or not log.done(first.marker):
+        return Planned(first, "run", "not done yet")
+    commit = log.commit(first.marker.app_id)
+    generation = log.recorded(first.marker.app_id) or 1
+    requested = log.recorded(restate_app_id(pipeline.name, pattern.target, Whole())) or 0
+    if requested > generation:
+        return Planned(work(requested), "run", f"restated: generation {requested} was requested", RESTATED)
+    if commit is not None and pins is not None and commit.facts.get("pins") == pins:
+        why = f"done in version {commit.version}, and its inputs have not changed"
+        return Planned(work(generation), "skip", why, DONE)
+    why = "its inputs changed since" if commit is not None else "the log no longer says from which inputs it was made"
+    return Planned(work(generation + 1), "run", why)

@@ -1,0 +1,69 @@
+"""Ranges that cannot be committed as one, cut: in halves until what fails is alone, and where something upstream failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from oncelake.declare.pipelines import Pipeline
+from oncelake.errors import Blocked
+from oncelake.model.intervals import Interval, subtract
+from oncelake.model.slices import Slice, halves, overlap
+from oncelake.model.work import ALREADY_DONE, COMMITTED, Outcome, Planned, Work
+
+
+def restrict(work: Work, interval: Interval, pipeline: Pipeline) -> Work:
+    """Return the same work for a part of its slice."""
+    marker = pipeline.pattern(work.target).marker(pipeline.name, interval, work.generation)
+    return replace(work, slice=interval, marker=marker)
+
+
+def halve(works: Sequence[Work], outcomes: Sequence[Outcome], pipeline: Pipeline) -> list[list[Work]]:
+    """Return the works that smaller slices may help, as two halves; none if every outcome stands."""
+    standing = {outcome.work for outcome in outcomes if not outcome.splittable}
+    failed = [work for work in works if work not in standing]
+    parts = halves(works[0].slice, pipeline.grid) if failed else []
+    return [[restrict(work, half, pipeline) for work in failed] for half in parts]
+
+
+def split_by_upstream(
+    pipeline: Pipeline, items: Sequence[Planned], earlier: Sequence[Outcome]
+) -> Iterator[tuple[list[Work], Blocked | None]]:
+    """Cut the works of a slice where something they read failed upstream, in the order of time."""
+    works, slice_ = [item.work for item in items], items[0].work.slice
+    if waits := next((item.waits_for for item in items if item.waits_for), None):
+        yield works, _blocked(pipeline, waits.pipeline, waits.table, waits.interval)
+        return
+    parts: list[tuple[Slice, Blocked | None]] = []
+    left = [slice_] if isinstance(slice_, Interval) else []
+    for failed in _failed_upstream(pipeline, earlier):
+        blocked = _blocked(pipeline, failed.pipeline, failed.target, failed.slice)
+        touched = _touched(failed, slice_, pipeline)
+        if touched == slice_:
+            yield works, blocked
+            return
+        if isinstance(touched, Interval):
+            parts += [(part, blocked) for part in subtract([touched], subtract([touched], left))]
+            left = subtract(left, [touched])
+    parts += [(part, None) for part in left] if isinstance(slice_, Interval) else [(slice_, None)]
+    for part, reason in sorted(parts, key=lambda found: found[0].text):
+        cut = isinstance(part, Interval) and part != slice_
+        yield (
+            [restrict(work, part, pipeline) for work in works] if cut and isinstance(part, Interval) else works,
+            reason,
+        )
+
+
+def _failed_upstream(pipeline: Pipeline, earlier: Sequence[Outcome]) -> list[Work]:
+    failed = [outcome.work for outcome in earlier if outcome.outcome not in (COMMITTED, ALREADY_DONE)]
+    return [work for work in failed if work.target in pipeline.reads_tables]
+
+
+def _touched(failed: Work, slice_: Slice, pipeline: Pipeline) -> Slice | None:
+    """Return the part of a slice that reads what failed: all of it where a source is not read by interval."""
+    by_interval = all(s.by_interval for s in pipeline.reads.values() if failed.target in s.tables)
+    return overlap(slice_, failed.slice, pipeline.grid) if by_interval else slice_
+
+
+def _blocked(pipeline: Pipeline, upstream: str, table: str, slice_: Slice) -> Blocked:
+    return Blocked(upstream=upstream, slice=str(slice_), pipeline=pipeline.name, table=table)

@@ -1,0 +1,187 @@
+"""The commit protocol: lock → ask the log → build the frame → one commit → ask the log again → outcome from evidence.
+
+Everything that commits goes through here: runs, `once.write`, restate requests, repairs and restores. There is one loop
+that takes locks, backs off and retries.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from oncelake.delta.conflicts import ErrorKind, classify, one_line
+from oncelake.delta.targets import refused
+from oncelake.errors import OncelakeError, TableBusy, WriteFailed
+from oncelake.model.contracts import Pattern, Stamp, Table, Writing
+from oncelake.model.failpoints import failpoint
+from oncelake.model.intervals import Grid
+from oncelake.model.work import Outcome, Work
+from oncelake.running.commit_state import commit_state
+from oncelake.running.context import RunContext
+from oncelake.running.invocation import find_invocation
+from oncelake.storage.lock import Busy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TRIES = 8
+FIRST_PAUSE = 0.1
+
+T = TypeVar("T")
+MakeFrame = Callable[[], "DataFrame"]
+
+
+class Declared(Protocol):
+    """The grid and place of whatever declared a work."""
+
+    @property
+    def grid(self) -> Grid | None:
+        """The grid its intervals lie on."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """`file:line` of the declaration."""
+        ...
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the retry loop holds and tells: the tables, what is done to them, and what to type if they stay busy.
+
+    `done` says that waiting for a lock is pointless, because somebody else has committed the work.
+    """
+
+    tables: Sequence[Table]
+    doing: str
+    retry_with: str
+    done: Callable[[], bool] = lambda: False
+    retrying: Callable[[int, float, str], None] = lambda *_: None
+
+
+class Retryable(Exception):
+    """The log says that a work is not done, and a retry may help: every frame is built anew."""
+
+
+class Conflict(Retryable):
+    """Another writer was faster, and what it wrote is not this work."""
+
+
+class Transient(Retryable):
+    """An executor was lost, or a store did not answer in time."""
+
+
+def with_retries(act: Callable[[], T], claim: Claim, lock_timeout: float) -> T:
+    """Hold the locks of the tables and act; back off and retry while another writer is faster, a bounded number of times."""
+    number = 0
+    while True:
+        number += 1
+        try:
+            with ExitStack() as held:
+                hold(claim, held, lock_timeout)
+                return act()
+        except Exception as error:
+            retryable = _retryable(error)
+            if retryable is None:
+                raise
+            if number == TRIES:
+                raise _gave_up(retryable, claim) from error
+            # Longer each time, and not in step with others that back off.
+            seconds = FIRST_PAUSE * 2 ** (number - 1) * random.uniform(0.5, 1.5)  # noqa: S311  jitter, not a secret
+            claim.retrying(number, seconds, str(retryable))
+            time.sleep(seconds)
+
+
+def commit_once(
+    work: Work, make_frame: MakeFrame, pattern: Pattern, table: Table, context: RunContext, declared: Declared
+) -> Outcome:
+    """Commit one work exactly once, and return from evidence whether this call did it or it was done already."""
+
+    def act() -> Outcome:
+        state = commit_state(work, table)
+        if state.done:
+            return state.outcome(work)
+        facts = make_facts(work, context.run, {}, None, pattern.kind)
+        return write_once(make_frame(), pattern, make_writing(work, facts, context, declared))
+
+    begun = time.monotonic()
+    again = f"call once.write again; it is safe: work {work.pipeline} {work.slice} is written once"
+    claim = Claim([table], f"{work.pipeline} {work.slice}", again, lambda: commit_state(work, table).done)
+    return replace(with_retries(act, claim, context.lock_timeout), seconds=time.monotonic() - begun)
+
+
+def write_once(frame: DataFrame, pattern: Pattern, writing: Writing) -> Outcome:
+    """Write one target and say what happened from evidence: the log is asked after the write, whatever it answered."""
+    work = writing.work
+    failure: Exception | None = None
+    failpoint("writing")
+    try:
+        pattern.write(frame, writing)
+    except Exception as error:  # noqa: BLE001  a commit may have landed all the same
+        failure = error
+    failpoint("written")
+    state = commit_state(work, writing.table, writing.attempt, one_line(failure) if failure else "")
+    failpoint("settled")
+    if state.done:
+        return state.outcome(work)
+    if failure is None:
+        raise WriteFailed(target=work.target, problem="no commit carries its marker", pipeline=work.pipeline)
+    if (kind := classify(failure)) in (ErrorKind.CONFLICT, ErrorKind.TRANSIENT):
+        raise (Conflict if kind is ErrorKind.CONFLICT else Transient)(one_line(failure)) from failure
+    raise refused(failure, writing) from failure
+
+
+def make_facts(work: Work, run: str, pins: Mapping[str, Any], code: str | None, pattern: str) -> dict[str, Any]:
+    """Return what travels in the commit beside the marker: what was declared and counted, never a setting or a secret."""
+    return {
+        "pipeline": work.pipeline,
+        "target": work.target,
+        "slice": work.slice.text,
+        "generation": work.generation,
+        "run": run,
+        "attempt": uuid.uuid4().hex[:12],
+        "pins": pins,
+        "code": code,
+        "pattern": pattern,
+        "invocation": find_invocation().document(),
+    }
+
+
+def make_writing(work: Work, facts: Mapping[str, Any], context: RunContext, declared: Declared) -> Writing:
+    """Return what a pattern is asked to write."""
+    stamp = Stamp(work.marker, json.dumps({"oncelake": facts}, separators=(",", ":")))
+    table, internal = context.lake.table(work.target), context.lake.internal_path()
+    return Writing(work, table, stamp, facts["attempt"], declared.grid, declared.where, internal)
+
+
+def hold(claim: Claim, held: ExitStack, lock_timeout: float) -> None:
+    """Take the lock of every table, always in the same order; stop waiting when somebody else has done the work."""
+    for table in sorted(claim.tables, key=lambda table: table.name):
+        try:
+            held.enter_context(table.lock(lock_timeout, claim.done, claim.doing))
+        except Busy as busy:
+            if claim.done():
+                return
+            raise TableBusy(target=table.name, holder=busy.holder, again=claim.retry_with) from busy
+    failpoint("claimed")
+
+
+def _retryable(error: Exception) -> Retryable | None:
+    """Return what a retry may cure, or None."""
+    if isinstance(error, Retryable):
+        return error
+    transient = not isinstance(error, OncelakeError) and classify(error) is ErrorKind.TRANSIENT
+    return Transient(f"{type(error).__name__}: {one_line(error)}") if transient else None
+
+
+def _gave_up(error: Retryable, claim: Claim) -> OncelakeError:
+    target = claim.tables[0].name
+    if isinstance(error, Conflict):
+        return TableBusy(target=target, holder=str(error), again=claim.retry_with)
+    return WriteFailed(target=target, problem=f"{error} ({TRIES} tries)", pipeline=claim.doing.partition(" ")[0])

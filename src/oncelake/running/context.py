@@ -1,0 +1,42 @@
+"""What a run carries with it: the lake, the session, who listens, and how long it waits."""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from oncelake.delta.tables import Lake
+from oncelake.model.contracts import Listener
+from oncelake.model.events import Event, Warned
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Everything a run needs around it. The session is started only when there is work."""
+
+    lake: Lake
+    session: Callable[[], SparkSession]
+    listeners: tuple[Listener, ...]
+    lock_timeout: float
+    # So many slices concurrently, where they do not conflict; and the tables whose lock the run holds for them.
+    jobs: int = 1
+    held: frozenset[str] = frozenset()
+    run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    def notify(self, event: Event) -> None:
+        """Tell every listener. One that fails is reported and fails nothing: listeners do not decide about data."""
+        for listener in self.listeners:
+            try:
+                listener.on(event)
+            except Exception as error:  # noqa: BLE001  whatever it raised
+                warnings.warn(f"{type(listener).__name__} failed on {type(event).__name__}: {error}", stacklevel=2)
+
+    def warn(self, text: str) -> None:
+        """Tell every listener something worth knowing that stops nothing."""
+        self.notify(Warned(text))
