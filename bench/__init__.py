@@ -1,1 +1,1 @@
-"""Figures anyone can measure again: `python -m bench`, or one of them: `python -m bench layer_tax`."""
+"""Reproducible benchmarks: run all with `python -m bench`, or one with `python -m bench layer_tax`."""

@@ -1,4 +1,4 @@
-"""Run the benchmarks, print their figures, and keep them in bench/results."""
+"""Run the benchmarks, print their figures, and store them in bench/results."""
 
 import importlib
 import json

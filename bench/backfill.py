@@ -1,4 +1,4 @@
-"""Ranges of days against one write per day and against one job for all; planning them; and other tools beside."""
+"""Backfill: ranges of days against one write per day and one job for all days; planning; and other tools."""
 
 import itertools
 import tempfile
@@ -12,7 +12,7 @@ from bench.clock import best_of, figure
 from oncelake.spark.session import open_session
 
 START = date(2023, 1, 1)
-SMALL, YEAR, ALONE = 30, 365, 60
+SMALL, YEAR, SEPARATE = 30, 365, 60
 SMALL_ROWS, YEAR_ROWS = 3_000, {"year": 2_000_000, "large_year": 20_000_000}
 COLUMNS = ("id", "id % 1000 AS customer", "id % 977 * 0.5D AS amount", "concat('order ', id) AS note")
 PIPELINES = f"""
@@ -29,17 +29,17 @@ def declare(name, function, **options):
 
 declare("orders", paid)
 declare("newest", newest)
-declare("newest_apart", newest, combine_intervals=False)
+declare("newest_separate", newest, combine_intervals=False)
 """
 
 
 def paid(rows):
-    """What takes row by row: a range of it is computed at once."""
+    """Transform row by row: a range of days is computed in one job."""
     return rows.where("amount > 100").selectExpr("*", "to_date(ordered_at) AS day")
 
 
 def newest(rows):
-    """What looks at all rows of a day: a range of it is computed day by day."""
+    """Aggregate all rows of a day: a range of days is computed day by day."""
     return once.latest(paid(rows), keys="customer", by="ordered_at")
 
 
@@ -49,12 +49,12 @@ def measure():
     spark = open_session({"spark.driver.memory": "6g"})
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage(spark, Path(folder))
-        for part in (_small_table, _small_files, _year, _apart):
+        for part in (_small_table, _small_files, _year, _separate):
             yield from part(stage)
 
 
 class Stage:
-    """A session, the tables to read, and a new project with an empty lake for every round."""
+    """A session, the source tables, and a new project with an empty lake for every round."""
 
     def __init__(self, spark, folder):
         self.spark, self.folder, self.numbers = spark, folder, itertools.count()
@@ -69,7 +69,7 @@ class Stage:
         frame.write.format("delta").save(str(self.folder / name / "orders"))
 
     def project(self, source):
-        """A project whose lake holds that source and nothing else, under a path that no cache knows."""
+        """Create a project whose lake contains only that source, at a path that no cache contains."""
         root = self.empty()
         (root / "oncelake.yaml").write_text("lake: lake\npipelines: pipelines.py\n")
         (root / "pipelines.py").write_text(PIPELINES)
@@ -78,7 +78,7 @@ class Stage:
         return root
 
     def landing(self):
-        """A project with files for every day."""
+        """Create a project with files for every day."""
         root = self.empty()
         days.make_project(root, SMALL)
         return root
@@ -89,7 +89,7 @@ class Stage:
         return root
 
     def ours(self, name, first, length, root):
-        """Our run over a range."""
+        """Run oncelake over a range."""
         report = once.open(root, spark=self.spark).run(name, start=str(first), end=str(first + timedelta(length)))
         assert report.outcome == "done", report
 
@@ -98,7 +98,7 @@ class Stage:
 
 
 def _save(frame, root, **options):
-    """What one writes by hand: the table replaced, or a part of it."""
+    """Write by hand: replace the table or a part of it."""
     frame.write.format("delta").mode("overwrite").options(**options).save(str(root / "by_hand"))
 
 
@@ -110,7 +110,7 @@ def _small_table(stage):
 
     jobs = {"ours": partial(stage.ours, "orders", START, SMALL), "by_hand": by_hand}
     what = f"{SMALL} small days of a table: ours / replaceWhere day by day"
-    yield _compared(stage, what, "≤ 0.15", partial(stage.project, "small"), "lake/silver/orders", jobs)
+    yield _compare(stage, what, "≤ 0.15", partial(stage.project, "small"), "lake/silver/orders", jobs)
 
 
 def _small_files(stage):
@@ -122,7 +122,7 @@ def _small_files(stage):
 
     jobs = {"ours": partial(stage.ours, "orders", days.FIRST, SMALL), "by_hand": by_hand}
     what = f"{SMALL} small days of files: ours / replaceWhere day by day"
-    yield _compared(stage, what, "≤ 0.15", stage.landing, "lake/bronze/orders", jobs)
+    yield _compare(stage, what, "≤ 0.15", stage.landing, "lake/bronze/orders", jobs)
 
 
 def _year(stage):
@@ -132,22 +132,22 @@ def _year(stage):
     }
     for source, rows in YEAR_ROWS.items():
         what = f"{YEAR} days, {rows:,} rows: ours / one job that writes the whole table"
-        yield _compared(stage, what, "≤ 1.3", partial(stage.project, source), "lake/silver/orders", jobs)
+        yield _compare(stage, what, "≤ 1.3", partial(stage.project, source), "lake/silver/orders", jobs)
 
 
-def _apart(stage):
-    """What cannot be computed at once, written together and apart."""
+def _separate(stage):
+    """Measure days that are computed one by one: committed as one range, and committed separately."""
     jobs = {
-        "combine_intervals": partial(stage.ours, "newest", START, ALONE),
-        "apart": partial(stage.ours, "newest_apart", START, ALONE),
+        "combined": partial(stage.ours, "newest", START, SEPARATE),
+        "separate": partial(stage.ours, "newest_separate", START, SEPARATE),
     }
     found = best_of(2, partial(stage.project, "year"), **jobs)
-    what = f"{ALONE} days of a function that looks at all rows of a day: ours / ours with combine_intervals=False"
-    yield figure(what, round(found["combine_intervals"] / found["apart"], 3), "×", "—", **found)
+    what = f"{SEPARATE} days of a function that aggregates a day: ours / ours with combine_intervals=False"
+    yield figure(what, round(found["combined"] / found["separate"], 3), "×", "—", **found)
 
 
-def _compared(stage, what, goal, fresh, table, jobs):
-    """Our time against that of what was written by hand, once both have made the same table."""
+def _compare(stage, what, goal, fresh, table, jobs):
+    """Compare our time with that of the hand-written job, after checking that both wrote the same table."""
     roots = {}
 
     def job(name, root):
@@ -155,6 +155,6 @@ def _compared(stage, what, goal, fresh, table, jobs):
         roots[name] = root
 
     found = best_of(3, fresh, **{name: partial(job, name) for name in jobs})
-    made = {"ours": roots["ours"] / table, "by_hand": roots["by_hand"] / "by_hand"}
-    assert once.fingerprint(made["ours"]) == once.fingerprint(made["by_hand"]), what
+    tables = {"ours": roots["ours"] / table, "by_hand": roots["by_hand"] / "by_hand"}
+    assert once.fingerprint(tables["ours"]) == once.fingerprint(tables["by_hand"]), what
     return figure(what, round(found["ours"] / found["by_hand"], 3), "×", goal, **found)

@@ -1,4 +1,4 @@
-"""A small project of daily orders, and the two ways to run a day of it as a process of its own."""
+"""A small project of daily orders, and two ways to run a day of it as a process."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ def orders(files):
 
 
 def make_project(root, days):
-    """A project with some days of orders."""
+    """Create a project with some days of orders."""
     (root / "oncelake.yaml").write_text("lake: lake\npipelines: pipelines.py\n")
     (root / "pipelines.py").write_text(PIPELINES)
     for number in range(days):
@@ -36,12 +36,12 @@ def make_project(root, days):
         (folder / "orders.json").write_text("".join(json.dumps(order) + "\n" for order in orders))
 
 
-def ours(root, day):
-    """`oncelake run` of one day, as a process."""
+def run_ours(root, day):
+    """Run `oncelake run` for one day as a process."""
     subprocess.run([BIN / "oncelake", "run", "--date", day, "-p", root], check=True, capture_output=True)
 
 
-def theirs(root, day):
-    """The hand-written job of one day, as a process."""
+def run_by_hand(root, day):
+    """Run the hand-written job for one day as a process."""
     command = [sys.executable, HERE / "hand_written.py", root / "landing", root / "hand_written", day]
     subprocess.run(command, check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""A fingerprint of a table against a bare scan of it, in the same session: strict and quick, whole and by partition."""
+"""Fingerprint of a table against a plain scan in the same session: strict and quick, whole and by partition."""
 
 import statistics
 import tempfile
@@ -26,15 +26,17 @@ NESTED = (*FLAT, "array(id, NULL, id + 1) AS items", "map('a', id, 'b', 2) AS co
 def measure():
     spark = open_session({"spark.driver.memory": "4g"})
     with tempfile.TemporaryDirectory() as folder:
-        flat, nested, parted = (str(Path(folder) / name) for name in ("flat", "nested", "parted"))
+        flat, nested, partitioned = (str(Path(folder) / name) for name in ("flat", "nested", "partitioned"))
         spark.range(ROWS).selectExpr(*FLAT).write.format("delta").save(flat)
         spark.range(ROWS // 5).selectExpr(*NESTED).write.format("delta").save(nested)
-        spark.range(ROWS).selectExpr(*FLAT).repartition("day").write.format("delta").partitionBy("day").save(parted)
+        spark.range(ROWS).selectExpr(*FLAT).repartition("day").write.format("delta").partitionBy("day").save(
+            partitioned
+        )
         whole = _whole(f"{ROWS:,} rows", spark.read.format("delta").load(flat))
         lists = _whole(
             f"{ROWS // 5:,} rows with an array and a map", spark.read.format("delta").load(nested), goals=False
         )
-        return [*whole, *lists, *_parted(spark, parted)]
+        return [*whole, *lists, *_by_partition(spark, partitioned)]
 
 
 def _whole(what, frame, goals=True):
@@ -47,7 +49,7 @@ def _whole(what, frame, goals=True):
     return _figures(what, times, goals)
 
 
-def _parted(spark, path):
+def _by_partition(spark, path):
     frame = spark.read.format("delta").load(path)
     times = _medians(
         5,
@@ -67,11 +69,11 @@ def _figures(what, times, goals):
 
 
 def _medians(rounds, **jobs):
-    """The median time of each job, the jobs taking turns, after two rounds for the compiler."""
+    """Return the median time of each job. The jobs alternate, after two rounds that warm up the JIT compiler."""
     times = {name: [] for name in jobs}
     for number in range(rounds + 2):
         for name, job in jobs.items():
-            begun = time.perf_counter()
+            started = time.perf_counter()
             job()
-            times[name] += [time.perf_counter() - begun] if number >= 2 else []
+            times[name] += [time.perf_counter() - started] if number >= 2 else []
     return {name: statistics.median(found) for name, found in times.items()}

@@ -1,4 +1,4 @@
-"""The peer: one day of orders replaced by a hand-written job with Spark's defaults: `hand_written.py LANDING TABLE DAY`."""
+"""A hand-written job with Spark's defaults that replaces one day of orders: `hand_written.py LANDING TABLE DAY`."""
 
 import sys
 

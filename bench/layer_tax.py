@@ -1,4 +1,4 @@
-"""Our write against the bare Delta write of the same frame in the same session: many rows, and one."""
+"""`once.write` against the bare Delta write of the same frame in the same session: many rows, and one row."""
 
 import itertools
 import tempfile
@@ -43,26 +43,26 @@ def _pattern(name, many, one, folder):
         work = f"bench/{next(numbers)}" if span is None else f"bench{next(numbers)}"
         assert once.write(frame, pattern, work=work, lake=lake, interval=span).outcome == "committed"
 
-    def bare(frame, marked=False):
+    def bare(frame, with_marker=False):
         writer = frame.write.format("delta").mode("append" if name == "append" else "overwrite")
-        if marked:
+        if with_marker:
             writer = writer.option("txnAppId", f"bench{next(numbers)}").option("txnVersion", 1)
         if name == "replace_interval":
             writer = writer.option("replaceWhere", PREDICATE)
-        writer.save(str(folder / ("marked" if marked else "bare")))
+        writer.save(str(folder / ("marked" if with_marker else "bare")))
 
-    jobs = {"ours": ours, "bare": bare, "marked": lambda frame: bare(frame, marked=True)}
+    jobs = {"ours": ours, "bare": bare, "marked": lambda frame: bare(frame, with_marker=True)}
     for job in jobs.values():
-        # Create the table, and let the JVM compile what the many rows run through.
+        # Create the table, and let the JIT compile the code path of many rows.
         job(one)
         job(many)
     big = best_of(5, **{key: (lambda job=job: job(many)) for key, job in jobs.items()})
     for job in jobs.values():
         job(one)
     small = best_of(9, **{key: (lambda job=job: job(one)) for key, job in jobs.items()})
-    extra, marked = small["ours"] - small["bare"], small["ours"] - small["marked"]
+    over_bare, over_marked = small["ours"] - small["bare"], small["ours"] - small["marked"]
     return [
         figure(f"{name}, {ROWS:,} rows: ours / bare", round(big["ours"] / big["bare"], 3), "×", "≤ 1.05", **big),
-        figure(f"{name}, one row: ours − bare", round(extra * 1000), "ms", "≤ 100", **small),
-        figure(f"{name}, one row: ours − bare with a marker", round(marked * 1000), "ms", "", **small),
+        figure(f"{name}, one row: ours − bare", round(over_bare * 1000), "ms", "≤ 100", **small),
+        figure(f"{name}, one row: ours − bare with a marker", round(over_marked * 1000), "ms", "", **small),
     ]

@@ -1,4 +1,4 @@
-"""Delta logs written by hand, as many works would have left them: commits, markers, a checkpoint every ten versions."""
+"""Synthetic Delta logs of many works: commits, markers, a checkpoint every ten versions."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ def interval(number, length=DAY):
 
 
 def write_log(table, pipeline, target, works):
-    """A table that a pipeline wrote once for each of its first days."""
+    """Write the table of a pipeline with one commit for each of its first days."""
     log = _log(table)
     created = {"commitInfo": {"timestamp": EPOCH_MS, "operation": "CREATE TABLE"}}
     _commit(log, 0, [created, {"metaData": METADATA}, {"protocol": PROTOCOL}])
@@ -46,11 +46,11 @@ def write_log(table, pipeline, target, works):
 
 
 def write_old_log(table, pipeline, target, works, length=DAY, recent=5):
-    """The same where Delta has cleaned up all but the newest commits: the rest is in one checkpoint."""
+    """Write such a table after log cleanup: only the newest commits are left, the rest is in one checkpoint."""
     log, old = _log(table), works - recent
     spans = [interval(number, length) for number in range(old)]
     markers = [_txn(number, span, pipeline, target) for number, span in enumerate(spans)]
-    # These files are not there: nobody reads the rows.
+    # The data files do not exist, because nothing reads the rows.
     adds = [_file(span, txn["lastUpdated"]) for span, txn in zip(spans, markers, strict=True)]
     _checkpoint(log, old, markers, adds)
     for number in range(old, works):
@@ -64,7 +64,7 @@ def _log(table):
 
 
 def _work(log, number, span, pipeline, target):
-    """The commit of one work: its marker and its file."""
+    """Write the commit of one work: its marker and its file."""
     txn = _txn(number, span, pipeline, target)
     add = _add(log.parent, span, txn["lastUpdated"])
     facts = {"pipeline": pipeline, "target": target, "slice": span.text, "generation": 1, "run": "bench"}
@@ -85,7 +85,7 @@ def _txn(number, span, pipeline, target):
 
 
 def _add(table, span, at):
-    """One row in one file, really there, so that Spark can read the table too."""
+    """Write one row in a real file, so that Spark can read the table too."""
     add = _file(span, at)
     (table / add["path"]).parent.mkdir(exist_ok=True)
     (table / add["path"]).write_bytes(_ONE_ROW)

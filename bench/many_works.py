@@ -1,4 +1,4 @@
-"""The last of 10,000 works in one table against the first: planning it, and planning and committing it."""
+"""Work 10,000 of one table against work 1: planning it, and planning and committing it."""
 
 import tempfile
 import time
@@ -27,7 +27,7 @@ def orders(files, interval):
 def measure():
     spark = open_session({})
     with tempfile.TemporaryDirectory() as folder:
-        # The first works of a session pay for its warming up.
+        # The first works of a session include its warm-up.
         _times(_project(Path(folder) / "warm", 5), 5, spark)
         first = _times(_project(Path(folder) / "first", 1), 1, spark)
         last = _times(_project(Path(folder) / "last", 9_990), 9_990, spark)
@@ -62,22 +62,22 @@ def _project(root, works):
 
 
 def _times(root, works, spark):
-    """The best of five works after a first one: Spark has read the log, as in a run over many days."""
+    """Return the best of five works after a first one, when Spark has read the log as in a run over many days."""
     project = once.open(root, spark=spark)
     days = [str((START + timedelta(days=works + more)).date()) for more in range(12)]
     found = {"ours": [], "bare": [], "plan": []}
     for number, (ours, bare) in enumerate(zip(days[::2], days[1::2], strict=True)):
         seconds = {
             "plan": _seconds(lambda day=ours: project.plan("orders", date=day)),
-            "ours": _seconds(lambda day=ours: _committed(project.run("orders", date=day))),
+            "ours": _seconds(lambda day=ours: _check_committed(project.run("orders", date=day))),
             "bare": _seconds(lambda day=bare: _bare(spark, root / "lake" / "silver" / "t", day)),
         }
-        for name, spent in seconds.items() if number else ():
-            found[name].append(spent)
+        for name, elapsed in seconds.items() if number else ():
+            found[name].append(elapsed)
     return {name: min(times) for name, times in found.items()}
 
 
-def _committed(report):
+def _check_committed(report):
     assert report.works[0].outcome == "committed"
 
 
@@ -88,6 +88,6 @@ def _bare(spark, table, day):
 
 
 def _seconds(job):
-    begun = time.perf_counter()
+    started = time.perf_counter()
     job()
-    return time.perf_counter() - begun
+    return time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""Merges of 5 million rows against Delta's MERGE as one writes it at first, and as one tunes it by hand; and a repair."""
+"""Upserts into 5 million rows against Delta's MERGE, plain and hand-tuned; and the repair of duplicates."""
 
 import itertools
 import shutil
@@ -38,14 +38,14 @@ def measure():
 
 
 class Stage:
-    """The tables to begin with, and copies of them to merge into: every round begins with the same files."""
+    """The initial tables, and copies of them to merge into: every round starts with the same files."""
 
     def __init__(self, spark, folder):
         self.spark, self.folder, self.numbers = spark, folder, itertools.count()
         rows = spark.range(ROWS).selectExpr(*COLUMNS)
         rows.repartition(16).write.format("delta").save(self.path("flat"))
-        parted = rows.repartition(DAYS, "day").write.format("delta").partitionBy("day")
-        parted.save(self.path("parted"))
+        partitioned = rows.repartition(DAYS, "day").write.format("delta").partitionBy("day")
+        partitioned.save(self.path("partitioned"))
         shutil.copytree(self.path("flat"), self.path("vectors"))
         spark.sql(f"ALTER TABLE delta.`{self.path('vectors')}` SET TBLPROPERTIES (delta.enableDeletionVectors = true)")
 
@@ -53,27 +53,27 @@ class Stage:
         return str(self.folder / name)
 
     def batch(self, where, number=1):
-        """Some rows of the table, newer, in files of their own."""
+        """Write newer versions of some rows to a new table, and return it."""
         path = self.path(f"batch{next(self.numbers)}")
         rows = self.spark.read.format("delta").load(self.path("flat")).where(where)
         rows.selectExpr(*(text.format(n=number) for text in NEWER)).write.format("delta").save(path)
         return self.spark.read.format("delta").load(path)
 
     def copy(self, name):
-        """A lake with a copy of a table, as `t`."""
+        """Create a lake with a copy of a table as `t`."""
         lake = self.folder / f"lake{next(self.numbers)}"
         shutil.copytree(self.path(name), lake / "t")
         return lake
 
-    def time_column(self, rounds=3, **jobs):
-        """The best time of each job, taking turns after a round that is not counted, each into a copy of its table."""
+    def best_times(self, rounds=3, **jobs):
+        """Return the best time of each job. Jobs alternate, after one warm-up round, each on a copy of its table."""
         times = {name: [] for name in jobs}
         for number in range(rounds + 1):
             for name, (table, job) in jobs.items():
                 lake = self.copy(table)
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 job(lake)
-                times[name] += [time.perf_counter() - begun] if number else []
+                times[name] += [time.perf_counter() - started] if number else []
                 shutil.rmtree(lake)
         return {name: min(found) for name, found in times.items()}
 
@@ -93,7 +93,7 @@ def plain(frame, on="t.id = s.id"):
 
 
 def tuned(frame):
-    """What an expert writes: one row per key, only newer ones, deletion vectors."""
+    """Merge as an expert would: deduplicated to one row per key, newer rows only, deletion vectors."""
     from delta.tables import DeltaTable
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -101,10 +101,10 @@ def tuned(frame):
     def merge(lake):
         last = Window.partitionBy("id").orderBy(F.desc("at"))
         rows = frame.withColumn("n", F.row_number().over(last)).where("n = 1").drop("n")
-        merging = (
+        builder = (
             DeltaTable.forPath(frame.sparkSession, str(lake / "t")).alias("t").merge(rows.alias("s"), "t.id = s.id")
         )
-        merging.whenMatchedUpdateAll("s.at > t.at").whenNotMatchedInsertAll().execute()
+        builder.whenMatchedUpdateAll("s.at > t.at").whenNotMatchedInsertAll().execute()
 
     return merge
 
@@ -112,8 +112,8 @@ def tuned(frame):
 def _random(stage):
     batch = stage.batch(f"pmod(hash(id), {SHARE}) = 0")
     pattern = once.merge("t", keys="id", latest_by="at", deletion_vectors=True, compact=False)
-    mine = ("vectors", ours(batch, pattern))
-    found = stage.time_column(plain=("flat", plain(batch)), tuned=("vectors", tuned(batch)), ours=mine)
+    ours_job = ("vectors", ours(batch, pattern))
+    found = stage.best_times(plain=("flat", plain(batch)), tuned=("vectors", tuned(batch)), ours=ours_job)
     what = f"merge of 1 % random keys, {ROWS:,} rows"
     return [
         figure(f"{what}: ours / plain MERGE", round(found["ours"] / found["plain"], 3), "×", "≤ 0.6", **found),
@@ -131,7 +131,7 @@ def _replay(stage):
         entry = max((lake / "t" / "_delta_log").glob("*.json"))
         files["written"] = entry.read_text().count('{"add"')
 
-    found = stage.time_column(plain=("flat", plain(batch)), ours=("flat", replay))
+    found = stage.best_times(plain=("flat", plain(batch)), ours=("flat", replay))
     ratio = round(found["ours"] / found["plain"], 3)
     return [
         figure(f"replay of identical rows, {ROWS:,} rows: ours / plain MERGE", ratio, "×", "≤ 0.3", **found),
@@ -143,7 +143,7 @@ def _partition(stage):
     batch = stage.batch(f"day = DATE'2024-01-15' AND pmod(hash(id), {SHARE}) < {DAYS}")
     pattern = once.merge("t", keys=["id", "day"], latest_by="at", compact=False)
     on = "t.id = s.id AND t.day = s.day"
-    found = stage.time_column(plain=("parted", plain(batch, on)), ours=("parted", ours(batch, pattern)))
+    found = stage.best_times(plain=("partitioned", plain(batch, on)), ours=("partitioned", ours(batch, pattern)))
     ratio = round(found["ours"] / found["plain"], 3)
     return [
         figure(
@@ -157,7 +157,7 @@ def _partition(stage):
 
 
 def _repair(stage):
-    table = stage.path("parted")
+    table = stage.path("partitioned")
     day = "day = DATE'2024-01-15'"
     stage.spark.read.format("delta").load(table).where(day).limit(ROWS // 100).coalesce(1).write.format("delta").mode(
         "append"
@@ -175,28 +175,33 @@ def _repair(stage):
         rows = stage.spark.read.format("delta").load(path).dropDuplicates(["id", "day"])
         rows.write.format("delta").mode("overwrite").partitionBy("day").save(path)
 
-    found = stage.time_column(rewrite=("parted", rewrite), ours=("parted", repair))
+    found = stage.best_times(rewrite=("partitioned", rewrite), ours=("partitioned", repair))
     what = f"repair of {lakes['removed']:,} duplicates in one of {DAYS} partitions: ours / rewriting by dropDuplicates"
     return [figure(what, round(found["ours"] / found["rewrite"], 3), "×", "≤ 0.25", **found)]
 
 
 def _many(stage):
-    """The median of the last five of 50 merges against that of the first five; compactions are told apart by the log."""
+    """Compare the median of the last five of 50 merges with that of the first five, without those that compacted."""
     lake = stage.folder / "many"
     pattern = once.merge("t", keys="id", latest_by="at", deletion_vectors=True)
     rows = stage.spark.read.format("delta").load(stage.path("flat")).where(f"id < {MANY}")
     once.write(rows, pattern, work="bench/0", lake=str(lake))
-    merging, tidying = [], []
+    merging, compacting = [], []
     for number in range(1, MERGES + 1):
         batch = stage.batch(f"id < {MANY} AND pmod(hash(id, {number}), {SHARE}) = 0", number)
-        begun = time.perf_counter()
+        started = time.perf_counter()
         outcome = once.write(batch, pattern, work=f"bench/{number}", lake=str(lake))
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - started
         newest = int(max((lake / "t" / "_delta_log").glob("*.json")).stem)
         merging.append(seconds if newest == outcome.version else None)
-        tidying += [seconds] if newest != outcome.version else []
+        compacting += [seconds] if newest != outcome.version else []
     timed = [seconds for seconds in merging if seconds is not None]
     first, last = (sorted(part)[2] for part in (timed[:5], timed[-5:]))
-    found = {"first": first, "last": last, "all_with_a_compaction": sum(tidying), "all": sum(timed) + sum(tidying)}
-    what = f"merge {MERGES} of 1 % of {MANY:,} rows / merge 1 ({len(tidying)} compactions)"
+    found = {
+        "first": first,
+        "last": last,
+        "all_with_a_compaction": sum(compacting),
+        "all": sum(timed) + sum(compacting),
+    }
+    what = f"merge {MERGES} of 1 % of {MANY:,} rows / merge 1 ({len(compacting)} compactions)"
     return [figure(what, round(last / first, 3), "×", "≤ 1.3", **found)]

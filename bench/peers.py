@@ -1,4 +1,4 @@
-"""Thirty days of orders side by side: oncelake, and SQLMesh and dbt-core on DuckDB, each in an environment of its own."""
+"""Thirty days of orders: oncelake against SQLMesh and dbt-core on DuckDB, each in its own virtual environment."""
 
 import itertools
 import os
@@ -17,9 +17,9 @@ from oncelake.delta.log import read_log
 DAYS, ROUNDS = 30, 3
 SPAN = {"start": str(FIRST), "last": str(FIRST + timedelta(days=DAYS - 1)), "end": str(FIRST + timedelta(days=DAYS))}
 
-# They stay for the next run: installing takes longer than measuring.
+# Kept for the next run, because installing takes longer than measuring.
 HOMES = Path(tempfile.gettempdir()) / "oncelake-bench-peers"
-# Neither should wait for a server that counts its users.
+# No telemetry, so that neither tool waits for a server.
 QUIET = {"SQLMESH__DISABLE_ANONYMIZED_ANALYTICS": "1", "DBT_SEND_ANONYMOUS_USAGE_STATS": "false"}
 
 SQLMESH = {
@@ -74,7 +74,7 @@ class NotInstalled(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Peer:
-    """A tool: its packages, the files of its project, the command of a first run, that of a rerun, and its table."""
+    """A tool: its packages, the files of its project, the commands of a first run and a rerun, and its table."""
 
     name: str
     pins: tuple[str, ...]
@@ -85,7 +85,7 @@ class Peer:
     remark: str = ""
 
     @property
-    def shown(self):
+    def label(self):
         return f"{self.name} ({' '.join(self.pins)})"
 
     @property
@@ -93,7 +93,7 @@ class Peer:
         return HOMES / "+".join(self.pins)
 
     def install(self):
-        """Its virtual environment, made if it is not there yet."""
+        """Create its virtual environment unless it exists."""
         if (self.home / "ready").exists():
             return
         HOMES.mkdir(exist_ok=True)
@@ -104,39 +104,39 @@ class Peer:
                 raise NotInstalled((done.stderr or done.stdout).strip().splitlines()[-1])
         (self.home / "ready").touch()
 
-    def make(self, root):
-        """Its project, beside the orders."""
+    def make_project(self, root):
+        """Create its project beside the orders."""
         for name, text in self.files.items():
             file = root / self.name / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text.format(**SPAN, landing=root / "landing", cores=os.cpu_count()))
 
     def call(self, root, program, *options):
-        """One of its commands, as a process."""
+        """Run one of its commands as a process."""
         command = [self.home / "bin" / program, *(option.format(**SPAN) for option in options)]
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | QUIET
-        told = subprocess.run(command, cwd=root / self.name, env=environment, check=True, capture_output=True)
-        return told.stdout
+        done = subprocess.run(command, cwd=root / self.name, env=environment, check=True, capture_output=True)
+        return done.stdout
 
     def rows(self, root):
-        """How many rows its table has."""
+        """Return the number of rows in its table."""
         count = f"import duckdb; print(duckdb.connect('lake.db').sql('FROM {self.table}').shape[0])"
         return int(self.call(root, "python", "-c", count))
 
 
 class Ours:
-    """oncelake, in the same shape. Its project is made with the orders."""
+    """oncelake with the interface of a peer. Its project is created with the orders."""
 
-    name = shown = "oncelake"
+    name = label = "oncelake"
     first = again = ("run", "--from", SPAN["start"], "--to", SPAN["end"])
     remark = ""
 
     def call(self, root, *options):
-        """`oncelake`, as a process."""
+        """Run `oncelake` as a process."""
         subprocess.run([BIN / "oncelake", *options, "-p", root], check=True, capture_output=True)
 
     def rows(self, root):
-        """How many rows the table has."""
+        """Return the number of rows in the table."""
         return read_log("bronze.orders", str(root / "lake" / "bronze" / "orders")).rows()
 
 
@@ -146,13 +146,13 @@ PEERS = (
     Peer("SQLMesh", ("sqlmesh==0.236.4", "duckdb==1.5.6"), SQLMESH, PLAN, ("sqlmesh", "run"), "bronze.orders"),
     Peer(
         "dbt-core",
-        # A later dbt-core builds a part of itself from what it downloads, and that is not on the index.
+        # Later versions of dbt-core download a part that is not on the package index.
         ("dbt-core==1.11.16", "dbt-duckdb==1.11.1", "duckdb==1.5.6"),
         DBT,
         RUN_DAYS,
         RUN_DAYS,
         "orders",
-        "; the same command does every day again",
+        "; the same command reprocesses every day",
     ),
 )
 
@@ -164,21 +164,21 @@ def measure():
             peer.install()
             peers.append(peer)
         except NotInstalled as problem:
-            figures.append(figure(f"{DAYS} days by {peer.shown}", f"not installed here: {problem}", "", "—"))
+            figures.append(figure(f"{DAYS} days by {peer.label}", f"not installed here: {problem}", "", "—"))
     with tempfile.TemporaryDirectory() as folder:
         first, again = _times(Path(folder), [Ours(), *peers])
     for tool in (Ours(), *peers):
         day = first[tool.name] / DAYS
-        what = f"first run of {DAYS} days, whole process, per day: {tool.shown}"
+        what = f"first run of {DAYS} days, whole process, per day: {tool.label}"
         figures.append(figure(what, round(day, 3), "s", "—", whole=first[tool.name]))
     for tool in (Ours(), *peers):
-        what = f"rerun of {DAYS} days, whole process: {tool.shown}{tool.remark}"
+        what = f"rerun of {DAYS} days, whole process: {tool.label}{tool.remark}"
         figures.append(figure(what, round(again[tool.name], 3), "s", "—"))
     return figures
 
 
 def _times(folder, tools):
-    """The best times of a first run and of a rerun."""
+    """Return the best times of a first run and of a rerun."""
     numbers, done = itertools.count(), {}
 
     def fresh():
@@ -187,7 +187,7 @@ def _times(folder, tools):
         make_project(root, DAYS)
         for tool in tools:
             if isinstance(tool, Peer):
-                tool.make(root)
+                tool.make_project(root)
         return root
 
     def first(tool, root):
@@ -197,5 +197,5 @@ def _times(folder, tools):
     firsts = best_of(ROUNDS, fresh, **{tool.name: partial(first, tool) for tool in tools})
     for tool in tools:
         assert tool.rows(done[tool]) == DAYS * ORDERS, tool.name
-    agains = best_of(ROUNDS, **{tool.name: partial(tool.call, done[tool], *tool.again) for tool in tools})
-    return firsts, agains
+    reruns = best_of(ROUNDS, **{tool.name: partial(tool.call, done[tool], *tool.again) for tool in tools})
+    return firsts, reruns

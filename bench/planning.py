@@ -1,4 +1,4 @@
-"""`oncelake plan` of 100,000 intervals and `oncelake status` of as many markers: whole processes, without a JVM."""
+"""`oncelake plan` of 100,000 intervals and `oncelake status` of 100,000 markers: whole processes, without a JVM."""
 
 import tempfile
 from pathlib import Path
@@ -39,7 +39,7 @@ def measure():
     with tempfile.TemporaryDirectory() as folder:
         root = _project(Path(folder), PLANNED)
         write_old_log(root / "lake" / "silver" / "done", "done", "silver.done", INTERVALS, HOUR)
-        yield from _plan(root, "from_files", "nothing done, from files that are not there yet")
+        yield from _plan(root, "from_files", "nothing done, from files that do not exist yet")
         yield from _plan(root, "from_table", "nothing done, from a small table")
         yield from _plan(root, "one_by_one", "nothing done, from a small table, a commit for each")
         yield from _plan(root, "done", "all done")

@@ -16,7 +16,7 @@ import oncelake as once
 
 HERE = Path(__file__).parent
 FINAL = 99
-NAMES = {  # what a column was called over time
+NAMES = {  # the names of each column over time
     "country": ("Country/Region", "Country_Region"),
     "province": ("Province/State", "Province_State"),
     "county": ("Admin2",),
@@ -26,21 +26,21 @@ NAMES = {  # what a column was called over time
     "recovered": ("Recovered",),
 }
 FORMATS = ("M/d/yyyy H:mm", "M/d/yy H:mm", "yyyy-MM-dd'T'HH:mm:ss", "yyyy-MM-dd HH:mm:ss")
-# The last word on a place is that of the latest day, and of a day the version that was published last.
+# The latest day wins for a place; within a day, the version that was published last.
 PLACES = once.merge("places", keys=["country", "province", "county"], latest_by=["day", "version", "updated"])
 
 
 @dataclass(frozen=True)
 class Report:
-    """A file as it was published: for which day, and the how-manyeth version of it."""
+    """A published file: its day, and its version number."""
 
     path: Path
     day: date
     version: int
 
 
-def unpacked(folder: Path) -> list[Report]:
-    """All reports, oldest first."""
+def unpack(folder: Path) -> list[Report]:
+    """Unpack all reports, oldest first."""
     with tarfile.open(HERE / "reports.tar.xz") as archive:
         archive.extractall(folder, filter="data")
     found = []
@@ -54,12 +54,12 @@ def unpacked(folder: Path) -> list[Report]:
 
 
 def read(spark, report: Report):
-    """A report with one set of names and types, whatever its header and date format."""
+    """Read a report into one set of names and types, whatever its header and date format."""
     raw = spark.read.csv(str(report.path), header=True)
-    there = {name.lstrip("\ufeff"): name for name in raw.columns}
+    existing = {name.lstrip("\ufeff"): name for name in raw.columns}
 
     def column(name):
-        found = next((there[each] for each in NAMES[name] if each in there), None)
+        found = next((existing[each] for each in NAMES[name] if each in existing), None)
         return F.lit(None).cast("string") if found is None else F.trim(F.col(f"`{found}`"))
 
     key = {name: F.coalesce(column(name), F.lit("")) for name in ("country", "province", "county")}
@@ -69,10 +69,10 @@ def read(spark, report: Report):
     return raw.select(*(value.alias(name) for name, value in {**key, **counts, **when}.items()))
 
 
-def merged(spark, lake: Path, reports: list[Report]) -> str:
-    """Merge the reports one after another, each as a work of its own, and take the table's fingerprint."""
+def merge_all(spark, lake: Path, reports: list[Report]) -> str:
+    """Merge the reports one after another, each as one work, and return the table's fingerprint."""
     for number, report in enumerate(reports):
-        work = f"reports/{number} {report.path.name}"  # a repeated file is a new work: only the pattern keeps it out
+        work = f"reports/{number} {report.path.name}"  # a repeated file is a new work: only the merge pattern deduplicates it
         once.write(read(spark, report), PLACES, work=work, lake=str(lake))
         print(f"\r{lake.name}: {number + 1} of {len(reports)} files", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
@@ -80,7 +80,7 @@ def merged(spark, lake: Path, reports: list[Report]) -> str:
 
 
 def orders(reports: list[Report]) -> dict[str, list[Report]]:
-    """The files in order, and shuffled with every third of them twice."""
+    """Return the files in order, and shuffled with every third one repeated."""
     again = [*reports, *reports[::3]]
     random.Random(17).shuffle(again)
     return {"in order": reports, "shuffled, with repeats": again}
@@ -95,8 +95,8 @@ def main() -> int:
     every = parser.parse_args().every
     spark = open_session({})
     with tempfile.TemporaryDirectory() as folder:
-        reports = unpacked(Path(folder) / "reports")[::every]
-        found = {name: merged(spark, Path(folder) / name, files) for name, files in orders(reports).items()}
+        reports = unpack(Path(folder) / "reports")[::every]
+        found = {name: merge_all(spark, Path(folder) / name, files) for name, files in orders(reports).items()}
         rows = spark.read.format("delta").load(f"{folder}/in order/places").count()
     for name, fingerprint in found.items():
         print(f"{name + ':':24}{fingerprint}")

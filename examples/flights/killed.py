@@ -1,4 +1,4 @@
-"""Run the pipeline for a range of days, and die at the commit of the last one, with the JVM and all."""
+"""Run the pipeline for a range of days, and kill the process and its JVM at the commit of the last one."""
 
 import os
 import signal
@@ -11,16 +11,16 @@ from oncelake.model import failpoints
 def main() -> None:
     start, end = sys.argv[1:]
     project = once.open()
-    left = len(project.plan(start=start, end=end).to_do)
+    commits_left = len(project.plan(start=start, end=end).to_do)
 
-    def die_at_the_last(point: str) -> None:
-        nonlocal left
-        left -= point == "written"
-        if left == 0:
-            # The whole group: a JVM that outlived Python would not be what a lost machine looks like.
+    def kill_at_last_commit(point: str) -> None:
+        nonlocal commits_left
+        commits_left -= point == "written"
+        if commits_left == 0:
+            # The whole process group, because on a machine that fails no JVM outlives Python.
             os.killpg(0, signal.SIGKILL)
 
-    failpoints.watch(die_at_the_last)
+    failpoints.watch(kill_at_last_commit)
     project.run(start=start, end=end)
 
 

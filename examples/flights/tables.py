@@ -1,4 +1,4 @@
-"""The two tables as a reader sees them: by Delta's other implementation, so that nobody marks their own work."""
+"""Read the two tables with delta-rs, an independent implementation of Delta, so that Spark does not check itself."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,13 +10,13 @@ COLUMNS = ["day", "carrier", "flight", "origin", "dest", "miles"]
 
 
 def rows_of(path: Path, version: int | None = None) -> Counter[Row]:
-    """The rows of a table, now or as of a version."""
+    """Return the rows of a table, now or at a version."""
     found = DeltaTable(path, version=version).to_pyarrow_table(columns=COLUMNS)
     return Counter(zip(*(found[column].to_pylist() for column in COLUMNS), strict=True))
 
 
 def wrong_versions(path: Path, true: Counter[Row]) -> tuple[int, int]:
-    """How many versions a reader could have seen, and how many of them had a day that was neither whole nor absent."""
+    """Return how many versions a reader could have seen, and how many of them contain an incomplete day."""
     last = DeltaTable(path).version()
     return last + 1, sum(not _whole_days(rows_of(path, version), true) for version in range(last + 1))
 

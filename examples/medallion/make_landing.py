@@ -1,4 +1,4 @@
-"""Three days of hourly files of three sensors. One reading is wrong until --fix; the files of one hour arrive with --late."""
+"""Land three days of hourly files of three sensors. One reading is wrong until --fix; --late lands another hour."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ SENSORS = {"attic": 14.0, "cellar": 9.0, "garden": 6.0}
 
 
 def readings(day: str, hour: int) -> list[dict]:
-    """What the sensors measured at the full hour, and sent a minute later."""
+    """Return the readings of a full hour, which the sensors sent a minute later."""
     at, sent = f"{day}T{hour:02}:00:00Z", f"{day}T{hour:02}:01:00Z"
     return [{"sensor": name, "at": at, "celsius": base + WARMTH[hour], "sent": sent} for name, base in SENSORS.items()]
 

@@ -1,4 +1,4 @@
-"""Bronze, silver, gold at three grains: readings of sensors land by the hour, are cleaned by the day, and summed up by the month."""
+"""Bronze, silver and gold at three grains: sensor readings land hourly, are cleaned daily, and aggregated monthly."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -15,7 +15,7 @@ READING = "sensor string, at timestamp, celsius double, sent timestamp"
     writes=once.replace_interval("bronze.readings", time="at"),
 )
 def bronze(landed: DataFrame) -> DataFrame:
-    """What landed, as it is."""
+    """Return the landed readings unchanged."""
     return landed
 
 
@@ -25,12 +25,14 @@ def bronze(landed: DataFrame) -> DataFrame:
     reads=once.table("bronze.readings", time="at"),
     writes=once.replace_interval("silver.readings", time="day"),
     late="restate",
-    lookback="3650 days",  # the data of this example is old; a week would do for data of today
+    lookback="3650 days",  # the data of this example is old; for current data a week is enough
 )
 def silver(readings: DataFrame) -> DataFrame:
-    """One reading per sensor and time, as it was last sent. What nobody can have measured fails its day, and no other."""
-    told = F.format_string("%s measured %s °C at %s", "sensor", "celsius", F.col("at").cast("string"))
-    checked = F.when(F.col("celsius").between(-90, 60), F.col("celsius")).otherwise(F.raise_error(told).cast("double"))
+    """Deduplicate to the last sent reading per sensor and time. An impossible value fails its day, and no other day."""
+    problem = F.format_string("%s measured %s °C at %s", "sensor", "celsius", F.col("at").cast("string"))
+    checked = F.when(F.col("celsius").between(-90, 60), F.col("celsius")).otherwise(
+        F.raise_error(problem).cast("double")
+    )
     last = once.latest(readings.withColumn("celsius", checked), keys=["sensor", "at"], by="sent")
     return last.withColumn("day", F.to_date("at"))
 
@@ -42,7 +44,7 @@ def silver(readings: DataFrame) -> DataFrame:
     writes=once.replace_interval("gold.months", time="month"),
 )
 def gold(readings: DataFrame) -> DataFrame:
-    """How many readings there were of a sensor in a month, and the coldest and the warmest of them."""
+    """Return the number of readings per sensor and month, and the coldest and the warmest."""
     groups = readings.groupBy(F.trunc("day", "month").alias("month"), "sensor")
     coldest, warmest = F.min("celsius").alias("coldest"), F.max("celsius").alias("warmest")
     return groups.agg(F.count("*").alias("readings"), coldest, warmest)

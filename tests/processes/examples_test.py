@@ -21,11 +21,11 @@ def test_reports_with_drifting_headers_are_one_table_in_any_order(spark, tmp_pat
     monkeypatch.syspath_prepend(str(EXAMPLES / "covid"))
     import reports
 
-    published = reports.unpacked(tmp_path / "reports")
+    published = reports.unpack(tmp_path / "reports")
     assert len(published) == 72 + 57
     chosen = [report for report in published if report.day.isoformat() in ("2020-01-23", "2020-03-07")]
     chosen += [report for report in published if report.day.isoformat() == "2020-03-13"][:2]
-    found = {name: reports.merged(spark, tmp_path / name, files) for name, files in reports.orders(chosen).items()}
+    found = {name: reports.merge_all(spark, tmp_path / name, files) for name, files in reports.orders(chosen).items()}
     assert len(set(found.values())) == 1
     rows = spark.read.format("delta").load(str(tmp_path / "in order" / "places"))
     hubei = rows.where("province = 'Hubei' AND country = 'Mainland China'").collect()
