@@ -1,7 +1,7 @@
-"""A lease per table where no kernel keeps a lock: a file that only one can create, and that runs out.
+"""A lease per table on object stores, where there is no file lock: a numbered object that one runner creates and that expires.
 
-It keeps a second runner from working in vain. What is true never depends on it: a holder that was asleep while its lease
-ran out is told by the marker, and by Delta's own log store, that somebody else was faster.
+A lease keeps a second runner from repeating work. Correctness never depends on it: a runner whose lease expired while it was
+suspended learns from the marker, and from Delta's log store, that another runner was faster.
 """
 
 from __future__ import annotations
@@ -13,49 +13,56 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import quote, unquote
 
-from oncelake.storage.paths import INTERNAL
+from oncelake.storage.paths import INTERNAL, is_local
 
-# A holder renews its lease three times before it runs out; after a kill the others wait for the rest of it.
+# A holder renews its lease three times before it expires; after a kill the other runners wait for the rest of it.
 LENGTH = 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
 @dataclass(frozen=True)
 class LeaseFiles:
-    """The turns at a table: numbered files, the newest of which says who is at it, until when."""
+    """The leases of a table: numbered files, of which the newest names the holder and the time of expiry.
+
+    The greatest number never decreases: a file is deleted only if a newer one exists.
+    """
 
     store: Any
     folder: str
 
     def newest(self) -> tuple[int, dict[str, Any]]:
-        """The number of the newest turn and what it says; 0 and nothing if there was none."""
+        """Return the number and the content of the newest lease; 0 and nothing if there was none."""
         from obstore.exceptions import NotFoundError
 
         numbers = self._numbers()
-        with suppress(NotFoundError, ValueError):  # taken away since, or not written yet
+        with suppress(NotFoundError, ValueError):  # deleted since it was listed, or not completely written
             if numbers:
                 return numbers[-1], json.loads(bytes(self.store.get(self._path(numbers[-1])).bytes()))
         return (numbers[-1] if numbers else 0), {}
 
     def take(self, number: int, holder: dict[str, Any]) -> bool:
-        """Take a turn, if nobody else did."""
+        """Create the lease of a number. Return False if another runner created it, or a newer one."""
         from obstore.exceptions import AlreadyExistsError
 
         try:
             self.store.put(self._path(number), _until(LENGTH, holder), mode="create")
         except AlreadyExistsError:
             return False
-        for old in self._numbers():
-            if old < number:
-                with suppress(FileNotFoundError):
-                    self.store.delete(self._path(old))
+        numbers = self._numbers()
+        if numbers[-1] != number:
+            # Our number had been taken and deleted before, while this runner was suspended. The newer lease counts.
+            return False
+        for old in numbers[:-1]:
+            with suppress(FileNotFoundError):
+                self.store.delete(self._path(old))
         return True
 
     def renew(self, number: int, holder: dict[str, Any], seconds: float) -> None:
-        """Say until when a turn of ours lasts."""
+        """Extend our lease, or end it with 0 seconds."""
         self.store.put(self._path(number), _until(seconds, holder))
 
     def _numbers(self) -> list[int]:
@@ -67,55 +74,65 @@ class LeaseFiles:
 
 
 def lease_files(lake: str, table: str) -> LeaseFiles | None:
-    """The turns at a table of a lake; None where the library for object stores is not installed."""
+    """Return the leases of a table; None if the library for object stores is not installed."""
     store = _store(lake)
     return None if store is None else LeaseFiles(store, f"{INTERNAL}/leases/{quote(table, safe='')}")
 
 
+def lease_problem(lake: str) -> str | None:
+    """Return why a lake on an object store has no leases, or None. A run warns of it once."""
+    if is_local(lake) or find_spec("obstore") is not None:
+        return None
+    missing = 'no leases without obstore (pip install "oncelake[object-store]")'
+    return f"{lake}: {missing}; another runner may repeat this work, the result stays correct"
+
+
 def acquire(
-    turns: LeaseFiles, holder: dict[str, Any], lock_timeout: float, given_up: Callable[[], bool]
+    files: LeaseFiles, holder: dict[str, Any], lock_timeout: float, give_up: Callable[[], bool]
 ) -> tuple[int | None, dict[str, Any]]:
-    """The number of our turn; or None, and who has it, when patience ran out or waiting is pointless."""
+    """Return the number of our lease; or None and its holder, after the timeout or when waiting is pointless."""
     deadline, pause = time.monotonic() + lock_timeout, _FIRST_PAUSE
     while True:
-        number, found = turns.newest()
+        number, found = files.newest()
         if found.get("until", 0) <= time.time():
-            if turns.take(number + 1, holder):
+            if files.take(number + 1, holder):
                 return number + 1, holder
             continue
-        if time.monotonic() >= deadline or given_up():
+        if time.monotonic() >= deadline or give_up():
             return None, found
         time.sleep(pause)
         pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
 @contextmanager
-def renewing(turns: LeaseFiles, number: int, holder: dict[str, Any], length: float = LENGTH) -> Iterator[None]:
-    """Renew a turn while it is used, and end it afterwards."""
+def renewing(files: LeaseFiles, number: int, holder: dict[str, Any], length: float = LENGTH) -> Iterator[None]:
+    """Renew a lease while it is used, and end it afterwards."""
     over = threading.Event()
 
     def renew() -> None:
         while not over.wait(length / 3):
-            with suppress(Exception):  # a store that does not answer now may do so the next time
-                turns.renew(number, holder, length)
+            with suppress(Exception):  # a store that does not answer now may answer the next time
+                files.renew(number, holder, length)
 
-    renewing = threading.Thread(target=renew, daemon=True)
-    renewing.start()
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
     try:
         yield
     finally:
         over.set()
-        renewing.join()
-        with suppress(Exception):  # then it runs out by itself
-            turns.renew(number, holder, 0)
+        thread.join()
+        with suppress(Exception):  # then it expires by itself
+            files.renew(number, holder, 0)
 
 
 def leases(lake: str) -> dict[str, dict[str, Any]]:
-    """Who is at which table of a lake at this moment."""
+    """Return the current holder of each leased table of a lake."""
     store = _store(lake)
     if store is None:
         return {}
-    tables = [prefix.rpartition("/")[2] for prefix in store.list_with_delimiter(f"{INTERNAL}/leases")["common_prefixes"]]
+    tables = [
+        prefix.rpartition("/")[2] for prefix in store.list_with_delimiter(f"{INTERNAL}/leases")["common_prefixes"]
+    ]
     newest = {unquote(table): LeaseFiles(store, f"{INTERNAL}/leases/{table}").newest()[1] for table in tables}
     return {table: holder for table, holder in newest.items() if holder.get("until", 0) > time.time()}
 
@@ -132,5 +149,5 @@ def _store(lake: str) -> Any:
     address = lake.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1)
     if address.startswith("file://"):
         return from_url(address)
-    # No options for the client: what the environment says of it (AWS_ALLOW_HTTP) would not count any more.
+    # No client options: they would override those of the environment (AWS_ALLOW_HTTP).
     return from_url(address, retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=20)})
