@@ -34,7 +34,6 @@ REPLACE = 'once.replace_interval("silver.orders", time="ordered_at")'
 FORGETFUL = """
 broken("oncelake.delta.prepared", "PreparedRows.prepare", lambda real, self, rows: None)
 """
-EVERY_PATTERN = ("append", "replace_interval", "replace_partitions")
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,7 @@ class Script:
 
 def marked(replacement):
     """Another marker in every pattern."""
-    lines = [f'broken("oncelake.patterns.{name}", "marker", {replacement})' for name in EVERY_PATTERN]
-    return "\n".join(lines)
+    return f'broken("oncelake.model.pattern", "marker", {replacement})'
 
 
 PIPELINES = {
@@ -101,10 +99,11 @@ PIPELINES = {
 from oncelake.running.commit_state import CommitState
 def unmarked(real, frame, stamp):
     return frame.write.format("delta")
-def believed(real, work, path, attempt, problem=""):
+def believed(real, work, table, attempt=None, problem=""):
     return CommitState(done=attempt is not None, ours=True)
 broken("oncelake.delta.writes", "_writer", unmarked)
 broken("oncelake.running.attempt", "commit_state", believed)
+broken("oncelake.running.commit", "commit_state", believed)
 """,
     ),
     "a marker after the write": Mutant(
@@ -160,10 +159,10 @@ def written(real, frame, pattern, writing):
     note.parent.mkdir(parents=True, exist_ok=True)
     note.touch()
     return real(frame, pattern, writing)
-def believed(real, work, path, attempt, problem=""):
-    found = real(work, path, attempt, problem)
-    return found if found.done else CommitState(done=noted(path, work).exists())
-broken("oncelake.running.attempt", "write_work", written)
+def believed(real, work, table, attempt=None, problem=""):
+    found = real(work, table, attempt, problem)
+    return found if found.done else CommitState(done=noted(table.path, work).exists())
+broken("oncelake.running.attempt", "write_once", written)
 broken("oncelake.running.attempt", "commit_state", believed)
 """,
     ),
