@@ -1,6 +1,6 @@
 """The pytest plugin: an idempotency test for any job, the proof of a pipeline, a warm session, a project in a sandbox.
 
-It lies beside the package, not in it: pytest imports it at every start, and must not load oncelake or Spark for that.
+The module is beside the package, not in it: pytest imports it at every start, and that must not load oncelake or Spark.
 """
 
 from __future__ import annotations
@@ -38,38 +38,42 @@ def __getattr__(name: str) -> Any:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options."""
-    about = "folder of the oncelake project that once_project and prove work on"
+    """Add the command-line and ini options."""
+    about = "folder of the oncelake project that once_project and prove use"
     parser.getgroup("oncelake").addoption("--once-project", metavar="DIR", default=None, help=about)
     parser.addini("once_project", f"{about}; relative to the ini file", default=None)
-    parser.addini("once_spark_settings", "settings of once_spark, a line each: key=value", type="linelist", default=[])
+    parser.addini(
+        "once_spark_settings", "Spark settings of once_spark, one key=value per line", type="linelist", default=[]
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
-    about = "run the test's body twice and compare the tables: a list of paths, or the name of a fixture that has them"
+    """Register the marker."""
+    about = (
+        "run the test's body twice and compare the tables: a list of paths, or the name of a fixture that returns them"
+    )
     config.addinivalue_line("markers", f"{MARKER}(tables=None, exclude=(), times=2): {about}")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Have the fixture that a mark names set up with the others."""
+    """Set up the fixture that a mark names together with the others."""
     marker = item.get_closest_marker(MARKER)
     if marker is None:
         return
     if not isinstance(item, pytest.Function) or _is_async(item.obj):
-        pytest.fail(f"{MARKER} is for plain test functions; use assert_idempotent here", pytrace=False)
+        pytest.fail(f"{MARKER} works on plain test functions only; use assert_idempotent here", pytrace=False)
     named = _Mark(*marker.args, **marker.kwargs).tables
     if isinstance(named, str):
         if not named.isidentifier():
-            pytest.fail(f"{MARKER}: {named!r} is no fixture's name; give paths in a list: tables=[…]", pytrace=False)
+            pytest.fail(f"{MARKER}: {named!r} is not a fixture name; pass paths in a list: tables=[…]", pytrace=False)
         if named not in item.fixturenames:
             item.fixturenames.append(named)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Run the body of a marked test twice, and look at the tables after each time."""
+    """Run the body of a marked test twice, and compare the tables after each run."""
     marker = item.get_closest_marker(MARKER)
     if marker is None or not isinstance(item, pytest.Function):
         return (yield)
@@ -94,7 +98,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session")
 def once_spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
-    """One warm Spark session for all tests: the active one as it is, or one made for tests and stopped after them."""
+    """Return one warm Spark session for all tests: the active one, or a new one that is stopped after them."""
     from pyspark.sql import SparkSession
 
     from oncelake.spark.session import open_session
@@ -108,7 +112,7 @@ def once_spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def once_project(pytestconfig: pytest.Config, once_spark: SparkSession, tmp_path: Path) -> Project:
-    """The project under test. Its pipelines write to a lake of the test's own; what else they read is read in place."""
+    """Return the project under test. Its pipelines write to a temporary lake; other inputs are read in place."""
     import oncelake as once
 
     return once.open(_folder(pytestconfig), spark=once_spark).in_sandbox(str(tmp_path / "once_lake"))
@@ -116,31 +120,31 @@ def once_project(pytestconfig: pytest.Config, once_spark: SparkSession, tmp_path
 
 @pytest.fixture(name="assert_idempotent")
 def _assert_idempotent(pytestconfig: pytest.Config) -> Callable[..., None]:
-    """`assert_idempotent(job, tables, exclude=…, times=…)`: run a job twice and compare what it wrote."""
+    """`assert_idempotent(job, tables, exclude=…, times=…)`: run a job twice and compare its tables."""
 
-    def asserted(job: Callable[[], object], tables: Tables, *, exclude: Iterable[str] = (), times: int = 2) -> None:
+    def check(job: Callable[[], object], tables: Tables, *, exclude: Iterable[str] = (), times: int = 2) -> None:
         __tracebackhide__ = True
         from oncelake import testing
 
         testing.assert_idempotent(job, tables, exclude=exclude, times=times, settings=_settings(pytestconfig))
 
-    return asserted
+    return check
 
 
 @pytest.fixture(scope="session")
 def _provers() -> Iterator[Callable[[str | None], Prover]]:
-    """One prover per level for all tests: starting one takes longer than a small proof."""
+    """Return one prover per level for all tests, because starting one takes longer than a small proof."""
     from oncelake.proving.proof import Prover
 
-    with ExitStack() as opened:
-        yield cache(lambda level: opened.enter_context(Prover(level)))
+    with ExitStack() as stack:
+        yield cache(lambda level: stack.enter_context(Prover(level)))
 
 
 @pytest.fixture
 def prove(pytestconfig: pytest.Config, _provers: Callable[[str | None], Prover]) -> Callable[..., Verdict]:
-    """`prove(pipeline, project=…, date=…, points=…, …)`: fail unless it is proven; the options are once.prove's."""
+    """`prove(pipeline, project=…, date=…, points=…, …)`: fail unless proven; the options are those of once.prove."""
 
-    def proven(pipeline: str | Pipeline, *, project: Project | str | Path | None = None, **options: Any) -> Verdict:
+    def check(pipeline: str | Pipeline, *, project: Project | str | Path | None = None, **options: Any) -> Verdict:
         __tracebackhide__ = True
         import oncelake as once
 
@@ -149,22 +153,22 @@ def prove(pytestconfig: pytest.Config, _provers: Callable[[str | None], Prover])
         verdict = _provers(options.get("level")).prove(opened, name, **options)
         if verdict.verdict != "proven":
             story = verdict.violation.story if verdict.violation else f"the verdict is {verdict.verdict}"
-            again = f"reproduce, in {opened.settings.root}: {verdict.reproduce}"
-            pytest.fail(f"{verdict.job} is not proven. {story}\n{again}", pytrace=False)
+            command = f"reproduce, in {opened.settings.root}: {verdict.reproduce}"
+            pytest.fail(f"{verdict.job} is not proven. {story}\n{command}", pytrace=False)
         return verdict
 
-    return proven
+    return check
 
 
 class _Mark(NamedTuple):
-    """What stands in a mark."""
+    """The arguments of a mark."""
 
     tables: Any = None
     exclude: Iterable[str] = ()
     times: int = 2
 
     def named(self, fixtures: Mapping[str, Any]) -> Mapping[str, Table]:
-        """The tables by name: those of the mark, of the fixture that it names, or of the project."""
+        """Return the tables by name: those of the mark, of the fixture that it names, or of the project."""
         from oncelake.testing.idempotency import ProjectTables, tables_by_name
 
         if self.tables is not None:
@@ -181,7 +185,7 @@ def _is_async(function: object) -> bool:
 
 
 def _settings(config: pytest.Config) -> dict[str, str]:
-    """Settings of the session for tests, with the user's own on top."""
+    """Return the settings of the session for tests, overridden by the user's settings."""
     found = {}
     for line in config.getini("once_spark_settings"):
         key, separator, value = line.partition("=")
@@ -194,11 +198,11 @@ def _settings(config: pytest.Config) -> dict[str, str]:
 
 
 def _folder(config: pytest.Config) -> Path:
-    """The project's folder: of the command line, of the ini file, or the root of the tests."""
-    asked: str | None = config.getoption("once_project")
+    """Return the project's folder: from the command line, from the ini file, or the root of the tests."""
+    option: str | None = config.getoption("once_project")
     declared: str | None = config.getini("once_project")
-    if asked:
-        folder = config.invocation_params.dir / asked
+    if option:
+        folder = config.invocation_params.dir / option
     elif declared:
         folder = (config.inipath.parent if config.inipath else config.rootpath) / declared
     else:

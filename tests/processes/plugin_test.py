@@ -275,7 +275,7 @@ def test_what_a_mark_cannot_mean_is_said_without_spark(inner):
     result.assert_outcomes(passed=1, failed=3, errors=3)
     result.stdout.fnmatch_lines_random(
         [
-            "*'lake/orders' is no fixture's name; give paths in a list*",
+            "*'lake/orders' is not a fixture name; pass paths in a list*",
             "*fixture 'no_such_fixture' not found*",
             "*name the tables, or let the test use once_project*",
             "*plain test functions*",

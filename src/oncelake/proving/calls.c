@@ -1,10 +1,10 @@
 /*
- * Preloaded into every process of a job under proof. Each call that changes a file below the watched folders is
- * numbered, over all threads and processes, and written to a journal; at a chosen number the job is killed, the call
- * fails, its answer is lost, or the process stops. Nothing else changes: outside the folders, and while the control
- * page says "off", every call goes straight through.
+ * Preloaded (LD_PRELOAD) into every process of a job under proof. Each call that changes a file below the watched
+ * folders is numbered across all threads and processes, and written to a journal; at a chosen number the job is killed,
+ * the call fails, its reply is lost, or the process stops. Nothing else changes: outside the folders, and while the
+ * control page is off, every call is passed through.
  *
- * The control page is a file shared by all of them and by the prover; its layout is repeated in calls.py.
+ * The control page is a file shared by all processes and by the prover; calls.py repeats its layout.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -38,10 +38,10 @@ struct control {
     uint64_t at;               /* the number at which to act; 0: never */
     uint32_t error;            /* the errno of FAIL and LOSE */
     uint32_t onwards;          /* FAIL also every later call that needs space */
-    uint32_t who;              /* whom KILL kills */
-    uint32_t driver;           /* the process number of the Python that drives */
+    uint32_t who;              /* which processes KILL kills */
+    uint32_t driver;           /* the pid of the Python driver */
     uint32_t acted;            /* set when the action was taken */
-    uint32_t epoch;            /* raised with every new journal */
+    uint32_t epoch;            /* incremented for every new journal */
     uint32_t jvms[MAX_JVMS];
     uint32_t folders;
     char journal[PATH_MAX];
@@ -104,7 +104,7 @@ static void start(void)
     control = page;
 }
 
-/* --- which paths are ours ------------------------------------------------------------------------------------- */
+/* --- which paths are watched ------------------------------------------------------------------------------------- */
 
 static int below(const char *path)
 {
@@ -175,7 +175,7 @@ static int there(const char *path)
     return !syscall(SYS_newfstatat, AT_FDCWD, path, &facts, AT_SYMLINK_NOFOLLOW);
 }
 
-/* --- numbering, acting, writing down ------------------------------------------------------------------------------ */
+/* --- numbering, acting, recording ------------------------------------------------------------------------------ */
 
 static void act_kill(void)
 {
@@ -240,7 +240,7 @@ static void note(struct call *call, int failed, uint64_t offset, const void *dat
     syscall(SYS_writev, journal, parts, 4);
 }
 
-/* What the caller gets: the result, or -1 where the call was made to fail or its answer is lost. */
+/* Return the result to the caller, or -1 if the call is to fail or its reply is to be lost. */
 static long end(struct call *call, long result, uint64_t offset, const void *data, uint64_t length)
 {
     int error = call->fails || call->lost ? (int)control->error : errno;
@@ -383,7 +383,7 @@ ssize_t write(int file, const void *data, size_t length)
 WRITES_AT(pwrite, off_t)
 WRITES_AT(pwrite64, off64_t)
 
-/* What a call wrote without showing it to us is read back from the file. */
+/* Data that a call wrote from a buffer we cannot see is read back from the file. */
 static ssize_t end_unseen(struct call *call, int file, ssize_t n, uint64_t offset)
 {
     char *data = n > 0 ? malloc(n) : NULL;

@@ -36,9 +36,7 @@ def table(name: str, time: str | None = None, latest: Mapping[str, ColumnNames] 
     if latest is not None and (not set(latest) <= {"keys", "by"} or not parse_columns("keys", latest.get("keys"))):
         problem = f'latest= is like {{"keys": ["id"], "by": "updated_at"}}, not {latest!r}'
         raise BadDeclaration(where=declared_at(), problem=problem)
-    chosen = (
-        () if latest is None else (parse_columns("keys", latest["keys"]), parse_columns("by", latest.get("by")))
-    )
+    chosen = () if latest is None else (parse_columns("keys", latest["keys"]), parse_columns("by", latest.get("by")))
     return TableSource(name, time, chosen)
 
 
