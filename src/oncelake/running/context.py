@@ -28,14 +28,18 @@ class RunContext:
     jobs: int = 1
     held: frozenset[str] = frozenset()
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    # Listeners that have failed in this run: reported once.
+    failing: set[int] = field(default_factory=set, repr=False, compare=False)
 
     def notify(self, event: Event) -> None:
-        """Tell every listener. One that fails is reported and fails nothing: listeners do not decide about data."""
+        """Tell every listener. One that fails is reported once and fails nothing: listeners do not decide about data."""
         for listener in self.listeners:
             try:
                 listener.on(event)
             except Exception as error:  # noqa: BLE001  whatever it raised
-                warnings.warn(f"{type(listener).__name__} failed on {type(event).__name__}: {error}", stacklevel=2)
+                if id(listener) not in self.failing:
+                    self.failing.add(id(listener))
+                    warnings.warn(f"{type(listener).__name__} failed on {type(event).__name__}: {error}", stacklevel=2)
 
     def warn(self, text: str) -> None:
         """Tell every listener something worth knowing that stops nothing."""
