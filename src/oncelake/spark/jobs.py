@@ -1,9 +1,7 @@
-"""The jobs of Spark: whether there were any, and how much they read at once."""
+"""Spark jobs: whether a piece of code ran any, and how many bytes all cores read in parallel."""
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
@@ -13,46 +11,44 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-_GROUP = "spark.jobGroup.id"
-_PAUSE = 0.005
-# What a task reads of files, unless Spark is told otherwise.
+# Spark's default size of a file partition, `spark.sql.files.maxPartitionBytes`.
 _TASK_BYTES = 128 * 1024 * 1024
 
 
 class Jobs:
-    """What is known of the jobs of a stretch of code; True until the opposite is certain."""
+    """Whether jobs ran while they were watched; True until the opposite is certain."""
 
     ran = True
 
 
 @contextmanager
-def watched(session: SparkSession) -> Iterator[Jobs]:
-    """Watch whether what is called starts a job of Spark. Under Connect nobody can tell, and it counts as if it did."""
+def watch_jobs(session: SparkSession) -> Iterator[Jobs]:
+    """Watch whether the block, or anything beside it, runs a Spark job: of any thread, job group or session.
+
+    Spark Connect does not tell, so jobs are assumed.
+    """
     jobs = Jobs()
-    context = _context(session)
-    if context is None:
-        yield jobs
-        return
-    before, group = context.getLocalProperty(_GROUP), uuid.uuid4().hex
-    tracker = context.statusTracker()
-    try:
-        context.setLocalProperty(_GROUP, group)
-        yield jobs
-        # Jobs become known in their order, a moment after they began: when this one is, all before it are.
-        last = f"{group} end"
-        context.setLocalProperty(_GROUP, last)
-        session.range(1).collect()
-        while not tracker.getJobIdsForGroup(last):
-            time.sleep(_PAUSE)
-        jobs.ran = bool(tracker.getJobIdsForGroup(group))
-    finally:
-        context.setLocalProperty(_GROUP, before)  # type: ignore[arg-type]
+    before = _job_count(session)
+    yield jobs
+    jobs.ran = before is None or before != _job_count(session)
 
 
-def read_at_once(session: SparkSession) -> float:
-    """About how many bytes keep all cores busy. Under Connect nobody can tell, and nothing is enough."""
+def parallel_bytes(session: SparkSession) -> float:
+    """Return about how many bytes keep all cores busy; infinity under Spark Connect, which does not tell."""
     context = _context(session)
     return context.defaultParallelism * _TASK_BYTES if context else inf
+
+
+def _job_count(session: SparkSession) -> int | None:
+    """Return how many jobs the application has submitted, or None if that is unknown.
+
+    The scheduler's own counter: the status tracker knows jobs by group only, and a moment late.
+    """
+    context = _context(session)
+    try:
+        return None if context is None else int(context._jsc.sc().dagScheduler().numTotalJobs())  # noqa: SLF001
+    except Exception:  # noqa: BLE001  a scheduler without this counter, or one that stopped
+        return None
 
 
 def _context(session: SparkSession) -> SparkContext | None:

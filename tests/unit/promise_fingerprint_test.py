@@ -1,0 +1,177 @@
+"""The fingerprint of a pipeline: the same for every version of Python and every layout, another for another declaration."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import oncelake as once
+from oncelake.declare import code_fingerprint as module
+from oncelake.declare.code_fingerprint import code_fingerprint, pipeline_fingerprint
+
+CODE = '''
+import oncelake as once
+
+
+def helper(value):
+    """Double it."""
+    return value * 2
+
+
+def other(value):
+    return value
+
+
+@decorated("x")
+def load(frame, *, limit=3):
+    """Say what this does."""
+    # a comment
+    name = f"{helper(limit)!r:>{limit}} of " "it"
+    found = [other(value) for value in range(limit) if value]
+    if found:
+        frame = frame.where(lambda row: helper(row), (name,), [1, 2.5, None, True, b"x", ...])
+    return frame
+'''
+# As another formatter would write it, with other comments.
+RELAID = """
+import oncelake as once
+
+def helper(value):
+    return (
+        value * 2  # twice
+    )
+
+def other(value): return value
+
+@decorated('x')
+def load(
+    frame,
+    *,
+    limit = 3,
+):
+    name = (f'{helper(limit)!r:>{limit}} of '
+            'it')
+    found = [
+        other(value) for value in range(limit) if value
+    ]
+
+
+    if (found):
+            frame = frame.where(
+                lambda row: helper(row), (name,), [1, 2.5, None, True, b'x', ...],
+            )
+    return (frame)
+"""
+EXPECTED = "ef4f487311367a78"
+
+
+def load(text, folder, name="load"):
+    file = folder / f"m{abs(hash(text))}.py"
+    file.write_text(text.replace("import oncelake as once", "def decorated(name): return lambda function: function"))
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return getattr(loaded, name)
+
+
+def test_comments_layout_and_docstrings_do_not_count(tmp_path):
+    assert code_fingerprint(load(CODE, tmp_path)) == code_fingerprint(load(RELAID, tmp_path)) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("value * 2", "value * 3"),
+        ("return value\n", "return value + 0\n"),
+        ('@decorated("x")', '@decorated("y")'),
+        ("(name,)", "(name)"),
+        ("None, True", "None, 1"),
+        ("2.5", "2.50001"),
+        (" of ", " off "),
+        ("!r:", "!s:"),
+        ("limit=3", "limit=4"),
+        ("        frame = frame.where", "        pass\n    frame = frame.where"),
+    ],
+)
+def test_code_counts(tmp_path, old, new):
+    assert old in CODE
+    assert code_fingerprint(load(CODE.replace(old, new), tmp_path)) != EXPECTED
+
+
+# This one, and whatever else a developer's machine has.
+PYTHONS = [Path(sys.executable), *sorted(Path("~/.pyenv/versions").expanduser().glob("3.1[1-9]*/bin/python3"))]
+SCRIPT = """
+import importlib.util, sys
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(path.rpartition("/")[2][:-3], path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+module = load(sys.argv[1])
+print(module.code_fingerprint(load(sys.argv[2]).load))
+"""
+
+
+@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.parts[-3])
+def test_the_version_of_python_does_not_count(tmp_path, python):
+    load(CODE, tmp_path)
+    (file,) = tmp_path.glob("m*.py")
+    command = [str(python), "-c", SCRIPT, module.__file__, str(file)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == EXPECTED
+
+
+def test_functions_of_a_closure_count(tmp_path):
+    text = "def make():\n    def inner(v):\n        return v + 1\n    def load(v):\n        return inner(v)\n    return load\n"
+    found = [code_fingerprint(load(code, tmp_path, "make")()) for code in (text, text.replace("v + 1", "v + 2"))]
+    assert found[0] != found[1]
+
+
+def test_code_without_a_source_has_no_fingerprint():
+    assert code_fingerprint(len) is None
+    assert code_fingerprint(eval("lambda frame: frame")) is None
+
+
+def fingerprint(writes, reads=None):
+    @once.pipeline(every="day", start="2024-03-14", reads=reads or once.table("raw", time="at"), writes=writes)
+    def orders(raw):
+        return raw
+
+    return pipeline_fingerprint(orders, orders.writes[0])
+
+
+def test_the_declaration_counts():
+    declared = [
+        fingerprint(once.replace_interval("t", time="at")),
+        fingerprint(once.replace_interval("t", time="at", within={"region": "EU"})),
+        fingerprint(once.replace_interval("t", time="at", within={"region": ["EU", "US"]})),
+        fingerprint(once.replace_interval("t", time="day")),
+        fingerprint(once.replace_interval("t", time="at"), once.table("raw", time="other")),
+        fingerprint(once.replace_interval("t", time="at"), once.table("raw2", time="at")),
+        fingerprint(once.replace_interval("t", time="at"), once.table("raw", time="at", latest={"keys": "id"})),
+        fingerprint(once.append("t")),
+        fingerprint(once.merge("t", keys="id")),
+        fingerprint(once.merge("t", keys=["id", "day"])),
+        fingerprint(once.merge("t", keys="id", latest_by="at")),
+        fingerprint(once.merge("t", keys="id", delete_when="op = 'D'")),
+    ]
+    assert len(set(declared)) == len(declared)
+
+
+def test_what_changes_no_row_does_not_count():
+    assert fingerprint(once.replace_interval("t", time="at")) == fingerprint(
+        once.replace_interval("t", time="at", partition_by="at")
+    )
+    assert fingerprint(once.merge("t", keys="id")) == fingerprint(once.merge("t", keys="id", deletion_vectors=True))
+    both = {"a": 1, "b": 2}
+    assert fingerprint(once.replace_interval("t", time="at", within=both)) == fingerprint(
+        once.replace_interval("t", time="at", within={"b": 2, "a": 1})
+    )
+
+
+def test_another_target_does_not_count():
+    both = [once.replace_interval("t", time="at"), once.append("log")]
+    assert fingerprint(both) == fingerprint(both[:1])
