@@ -1,8 +1,8 @@
-"""Compaction on a budget: the small files that merges leave are put together, in a commit of its own that changes no row.
+"""Compaction on a budget: merge the small files that upserts leave, in a commit of its own that changes no row.
 
-The budget: a partition is due when it has at least 32 files below 16 MB, or when a fifth of its rows are marked as deleted,
-and then only those small files, and the files with that many deleted rows, are written anew. So the cost of one compaction
-is spread over the merges that made it due, and a table without merges is never touched.
+A partition is due when it has at least 32 files below 16 MB, or when a fifth of its rows are marked as deleted. Then only
+those small files, and the files with that many deleted rows, are rewritten. So the cost of one compaction is spread over
+the merges that made it due, and a table without merges is never touched.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def compact_if_due(table: Table, session: Callable[[], SparkSession], warn: Call
 
 
 def due(log: TableLog) -> list[Partition]:
-    """The partitions that are due, a table without any as one. Clustered and mapped tables are left to their owner."""
+    """Return the partitions that are due; an unpartitioned table is one. Clustered and mapped tables are left to their owner."""
     if log.clustered_by or log.mapped:
         return []
     small: defaultdict[Partition, int] = defaultdict(int)
@@ -59,7 +59,7 @@ def due(log: TableLog) -> list[Partition]:
 
 
 def compact(session: SparkSession, log: TableLog, partitions: list[Partition]) -> None:
-    """Put the small files of some partitions together."""
+    """Compact the small files of some partitions."""
     from delta.tables import DeltaTable
 
     own = clone_session(session)

@@ -1,4 +1,4 @@
-"""Reading a Delta log without a JVM: markers, facts, versions and row counts, from a checkpoint and what came after."""
+"""Read a Delta log without a JVM: markers (txn), facts, versions and row counts, from a checkpoint and the commits after it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from oncelake.storage.objects import Storage, storage
 
 # A writer's clock is read before its commit lands; the search for a marker's commit starts this much earlier.
 _CLOCK_SLACK_MS = 5_000
-# So many of the newest commits are looked at where that has to be quick: each is a file to read.
+# Where it has to be quick, only so many of the newest commits are looked at: each is a file to read.
 NEWEST = 100
 
 
 @dataclass(frozen=True)
 class TableLog:
-    """What the log of one table says at its newest version."""
+    """The log of one table at its newest version."""
 
     table: str
     path: str
@@ -46,17 +46,17 @@ class TableLog:
     found: dict[str, list[Coverage]] = field(default_factory=dict, repr=False, compare=False)
 
     def done(self, marker: Marker) -> bool:
-        """Whether the marker, or a later one of the same app id, is recorded."""
+        """Return whether the marker, or a later one of the same app id, is recorded."""
         recorded = self.recorded(marker.app_id)
         return recorded is not None and recorded >= marker.version
 
     def recorded(self, app_id: str) -> int | None:
-        """The version recorded for an app id, if there is one."""
+        """Return the version recorded for an app id, if there is one."""
         recorded = self.markers.get(app_id)
         return None if recorded is None else recorded.version
 
     def commit(self, app_id: str) -> Commit | None:
-        """The newest commit that carries the app id, if the log still has it."""
+        """Return the newest commit that carries the app id, if the log still has it."""
         recorded = self.markers.get(app_id)
         if recorded is None:
             return None
@@ -67,7 +67,7 @@ class TableLog:
         return None
 
     def coverage(self, pipeline: str, target: str, requested: bool = False) -> list[Coverage]:
-        """The time a pipeline has done here, by markers that name intervals: of those over each other the newest.
+        """Return the time a pipeline has done here, by markers that name intervals; where they overlap, the highest generation.
 
         Or, if `requested`, the time that was requested to be restated, up to which generation.
         """
@@ -84,7 +84,7 @@ class TableLog:
                 yield Coverage(first, last, recorded.version, name)
 
     def last_of(self, pipeline: str, target: str) -> datetime | None:
-        """When a pipeline last wrote a marker here."""
+        """Return when a pipeline last wrote a marker here."""
         times = (recorded.updated_ms or 0 for _, recorded in self._of(_start(pipeline, target)))
         newest = max(times, default=0)
         return datetime.fromtimestamp(newest / 1000, UTC) if newest else None
@@ -93,17 +93,17 @@ class TableLog:
         return (app_id for app_id in self.markers.items() if app_id[0].startswith(start))
 
     def entry(self, version: int) -> CommitFile:
-        """One commit of the log; a commit never changes, so it is read once."""
+        """Return one commit of the log; commits never change, so each is read once."""
         if version not in self.entries:
             self.entries[version] = read_commit_file(self.storage, self.table, self.path, version)
         return self.entries[version]
 
     def history(self) -> Iterator[CommitFile]:
-        """The commits that are still there, newest first."""
+        """Return the commits that the log still has, newest first."""
         return (self.entry(version) for version in reversed(self.commits))
 
     def newest(self) -> list[CommitFile]:
-        """The newest commits, newest first."""
+        """Return the newest commits, newest first."""
         return list(islice(self.history(), NEWEST))
 
     def newest_facts(self) -> dict[str, Mapping[str, Any]]:
@@ -141,7 +141,7 @@ class TableLog:
         return dict(self.metadata.get("configuration") or {}).get(name)
 
     def rows(self) -> int | None:
-        """The number of rows, from the files' statistics; None where a file has none."""
+        """Return the number of rows, from the files' statistics; None where a file has none."""
         total = 0
         for add in self.files:
             statistics = statistics_of(add)
@@ -168,7 +168,7 @@ class TableLog:
         return tuple(active.values())
 
     def _candidates(self, recorded: TxnRecord) -> Iterator[int]:
-        """The versions that may hold the marker's commit, the likeliest first."""
+        """Yield the versions that may hold the marker's commit, the likeliest first."""
         if recorded.commit is not None:
             yield recorded.commit
             return
@@ -180,7 +180,7 @@ class TableLog:
 
 
 def read_log(table: str, path: str) -> TableLog:
-    """The log of a table; TableMissing if it has none, NotDelta if there is something else in its place."""
+    """Return the log of a table; TableMissing if it has none, NotDelta if the folder holds something else."""
     log = find_log(table, path)
     if log is None:
         raise TableMissing(table=table, path=path)
@@ -188,7 +188,7 @@ def read_log(table: str, path: str) -> TableLog:
 
 
 def read_log_at(table: str, path: str, version: int) -> TableLog:
-    """The log of a table as it was at a version; CorruptLog if it does not reach back that far any more."""
+    """Return the log of a table as of a version; CorruptLog if it no longer reaches back that far."""
     place = storage(path)
     versions = tuple(found for found in _versions(place.names(LOG)) if found <= version)
     earlier = [name for name in place.names(LOG) if name[:20].isdigit() and int(name[:20]) <= version]
@@ -196,16 +196,16 @@ def read_log_at(table: str, path: str, version: int) -> TableLog:
 
 
 def find_log(table: str, path: str) -> TableLog | None:
-    """The log of a table, or None if the table does not exist yet."""
+    """Return the log of a table, or None if the table does not exist yet."""
     try:
         return _find(table, path)
     except CorruptLog:
-        # A writer may have made a checkpoint and cleaned up behind it while we read: look once more.
+        # A writer may have made a checkpoint and cleaned up behind it while we read: retry once.
         return _find(table, path)
 
 
 def being_created(path: str) -> bool:
-    """Whether a log has been begun at a path, though it may have no commit yet."""
+    """Return whether a log has been begun at a path, though it may have no commit yet."""
     return LOG in storage(path).names()
 
 
@@ -226,7 +226,7 @@ def _versions(names: Iterable[str]) -> tuple[int, ...]:
 
 
 def _refuse_other_files(table: str, path: str, place: Storage) -> None:
-    """A folder that holds data but no log was written by something else."""
+    """Refuse a folder that holds data but no log: something else wrote it."""
     found = [name for name in place.names() if name[0] not in "._"]
     if found:
         raise NotDelta(table=table, path=path, example=min(found))
@@ -299,7 +299,7 @@ def _refuse_gaps(table: str, path: str, first: int, tail: list[int]) -> None:
 
 
 def _start(pipeline: str, target: str) -> str:
-    """How every app id of a pipeline and target begins."""
+    """Return how every app id of a pipeline and target begins."""
     return app_id(pipeline, target, Whole()).removesuffix(Whole().text)
 
 

@@ -1,10 +1,9 @@
-"""What a keyed table must remember and no reader of it should see: deletes, and events that opened no version.
+"""Prepared rows: the transactional outbox of the lake.
 
-Delta commits one table at a time, and the target's commit is the decision. What a work would remember is appended here
-before it, as prepared by that attempt. It counts once the target's log has the commit of that attempt; what was prepared
-for a commit that never came does not. A work has one commit per generation, so as soon as its marker is there, everything
-other attempts prepared for it is known to be void. What is decided is settled here now and then, so that the log need not
-be asked for ever.
+Delta commits one table at a time, and the target's commit is the decision. Rows that belong to a work but not into its
+table (tombstones, events that opened no version) are appended here before that commit, tagged with the attempt. They
+count once the target's log has the commit of that attempt, and are void as soon as the log has the work's marker by
+another one. What is decided is settled now and then, so that the log need not be asked for ever.
 
 Attempts are partitions, so that the two logs, read without Spark, say which files count.
 """
@@ -42,7 +41,7 @@ _MANY = 8
 
 @dataclass(frozen=True)
 class PreparedRows:
-    """What is remembered for one target, beside its table."""
+    """The rows prepared for one target, beside its table."""
 
     session: SparkSession
     writing: Writing
@@ -51,11 +50,11 @@ class PreparedRows:
 
     @property
     def path(self) -> str:
-        """Where it lies."""
+        """Where they lie."""
         return f"{self.writing.internal}/tombstones/{self.writing.work.target}"
 
     def rows(self) -> DataFrame | None:
-        """What counts now; None if there is nothing."""
+        """Return the rows that count now; None if there are none."""
         own = find_log("tombstones", self.path)
         if own is None:
             return None
@@ -68,7 +67,7 @@ class PreparedRows:
         return self._read(own, files) if files else None
 
     def prepare(self, rows: DataFrame) -> None:
-        """Remember these rows, if the target's commit of this attempt comes."""
+        """Write rows that will count if the target's commit of this attempt lands."""
         rows = rows.localCheckpoint()
         if rows.isEmpty():
             return
@@ -87,10 +86,10 @@ class PreparedRows:
         schema = select_fields(table_schema(own), {*own.schema} - {*_TAGS})
         paths = [escape_glob(posixpath.join(self.path, unquote(file))) for file in files]
         rows = self.session.read.schema(schema).parquet(*paths)
-        return rows.where(~self._forgotten()).drop(AT)
+        return rows.where(~self._expired()).drop(AT)
 
     def _decided(self, own: TableLog) -> tuple[list[str], list[str]]:
-        """The attempts whose commit is there, and those that will never have one."""
+        """Return the attempts whose commit is in the log, and those that will never have one."""
         works: dict[tuple[str, int], list[str]] = {}
         for file in sorted(own.files, key=lambda file: file["modificationTime"]):
             tags = _tags(file)
@@ -116,25 +115,25 @@ class PreparedRows:
 
     def _settle(self, counted: list[str], void: list[str]) -> None:
         attempt = F.col(ATTEMPT)
-        self._housekeep(attempt.isin(void) | (attempt.isNull() & self._forgotten()))
-        # Null is nobody's attempt.
-        self._housekeep(attempt.isin(counted), dict.fromkeys(_TAGS, F.lit(None)))
+        self._change(attempt.isin(void) | (attempt.isNull() & self._expired()))
+        # Settled rows have no attempt.
+        self._change(attempt.isin(counted), dict.fromkeys(_TAGS, F.lit(None)))
 
-    def _forgotten(self) -> Column:
-        """Whether it was remembered longer ago than was asked for."""
+    def _expired(self) -> Column:
+        """Return the condition for rows that are older than declared."""
         if self.age is None:
             return F.lit(False)
         return F.unix_micros(AT) < F.unix_micros(F.current_timestamp()) - int(self.age.total_seconds()) * 1_000_000
 
-    def _housekeep(self, condition: Column, sets: Mapping[str, Column] | None = None) -> None:
+    def _change(self, condition: Column, sets: Mapping[str, Column] | None = None) -> None:
         try:
             writes.change(self.session, self.path, condition, sets)
         except Exception as error:
-            # Somebody else is at it; the next work will settle what is left.
+            # Another writer settles them; the next work does what is left.
             if classify(error) is not ErrorKind.CONFLICT:
                 raise
 
 
 def _tags(file: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file's partition says of the attempt that wrote it; nothing, if it is settled."""
+    """Return what a file's partition says of the attempt that wrote it; nothing, if it is settled."""
     return {name: file["partitionValues"].get(name) or None for name in _TAGS}

@@ -1,4 +1,4 @@
-"""Getting a target ready for a write, and saying what was wrong with one that was refused."""
+"""Create and check a target before a write, and explain a write that was refused."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _EXAMPLES = 3
 
 
 def frame_origin(writing: Writing) -> FrameOrigin:
-    """Whose frame is about to be written, for the errors."""
+    """Return whose frame is about to be written, for error messages."""
     return FrameOrigin(f"the frame for {writing.work.target}", writing.work.pipeline, writing.where)
 
 
 def ensure_table(frame: DataFrame, writing: Writing, layout: writes.Layout, evolve: bool = False) -> TableLog:
-    """The target's log; the table is created if it is not there, and the frame's columns are compared if it is.
+    """Return the target's log. Create the table if it does not exist; compare the frame's columns if it does.
 
-    A table that may `evolve` takes columns it has not got, and null for those the frame has not got.
+    With `evolve` the table takes new columns, and null for those the frame lacks.
     """
     log = _known_log(writing) or _created(frame, writing, layout)
     if layout.cluster_by and log.version == 0:
@@ -64,7 +64,7 @@ def _created(frame: DataFrame, writing: Writing, layout: writes.Layout) -> Table
 
 
 def replace(frame: DataFrame, writing: Writing, predicate: str, shown: tuple[str, ...]) -> None:
-    """Replace the rows of a predicate; rows outside it are refused with examples of their values."""
+    """Replace the rows of a predicate; refuse rows outside it, with examples of their values."""
     try:
         writes.replace(frame, writing.path, predicate, writing.stamp)
     except Exception as error:
@@ -75,7 +75,7 @@ def replace(frame: DataFrame, writing: Writing, predicate: str, shown: tuple[str
 
 
 def refused(error: Exception, writing: Writing) -> Exception:
-    """A write's exception in our words, where we have any."""
+    """Return the error of ours that a write's exception means, or the exception itself."""
     if classify(error) is ErrorKind.SCHEMA:
         return error_for(WrongColumns, writing, difference=one_line(error))
     return error
@@ -103,13 +103,13 @@ def _fit(frame: DataFrame, log: TableLog, writing: Writing, evolve: bool) -> Non
 
 
 def error_for(error: type[Error], writing: Writing, **facts: Any) -> Error:
-    """An error of a frame that cannot be written."""
+    """Return an error about a frame that cannot be written."""
     work = writing.work
     return error(target=work.target, pipeline=work.pipeline, where=writing.where, **facts)
 
 
 def table_schema(log: TableLog) -> StructType:
-    """The columns of a table, as Spark knows them."""
+    """Return the columns of a table as a Spark schema."""
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(log.metadata["schemaString"]))

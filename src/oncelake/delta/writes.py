@@ -1,4 +1,4 @@
-"""What can be done to a Delta table, each verb exactly one commit that carries its marker and facts."""
+"""Writes to a Delta table: append, replace, overwrite, merge, restore. Each is one commit with its marker and facts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-# What is read in no time: planning is most of the cost of a merge.
+# Below this size planning is most of the cost of a merge.
 SMALL = 64 * 1024 * 1024
 _QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 
@@ -33,7 +33,7 @@ class Layout:
 
 
 def table_at(session: SparkSession, path: str, version: int) -> DataFrame:
-    """A table as of one version."""
+    """Return a table as of one version."""
     return session.read.format("delta").option("versionAsOf", version).load(path)
 
 
@@ -55,7 +55,7 @@ def create(frame: DataFrame, path: str, layout: Layout) -> None:
 
 
 def cluster(session: SparkSession, path: str, layout: Layout) -> None:
-    """Cluster a table that has no rows yet, in a commit that does no work."""
+    """Cluster a table that has no rows yet, in a commit without a marker."""
     session.sql(f"ALTER TABLE delta.{identifier(path)} CLUSTER BY ({_names(layout.cluster_by)})")
 
 
@@ -77,7 +77,7 @@ def _names(columns: tuple[str, ...]) -> str:
 
 
 def partitions_of(frame: DataFrame, columns: tuple[str, ...]) -> list[dict[str, str]]:
-    """The partitions a frame has rows for, their values as literals by column."""
+    """Return the partitions a frame has rows for: their values as literals, by column."""
     kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     texts = [f"CAST({identifier(column)} AS STRING) AS {identifier(column)}" for column in columns]
     rows = frame.selectExpr(*texts).distinct().collect()
@@ -86,17 +86,17 @@ def partitions_of(frame: DataFrame, columns: tuple[str, ...]) -> list[dict[str, 
 
 
 def append(frame: DataFrame, path: str, stamp: Stamp) -> None:
-    """Add the rows."""
+    """Append the rows."""
     _writer(frame, stamp).mode("append").save(path)
 
 
 def mark(session: SparkSession, path: str, stamp: Stamp) -> None:
-    """Commit the stamp and nothing else."""
+    """Commit a stamp without data."""
     append(session.read.format("delta").load(path).limit(0), path, stamp)
 
 
 def restore(path: str, version: int, markers: Sequence[Marker], facts: str) -> None:
-    """Go back to a version, in one commit that carries many markers: Spark's own takes one at most. Needs no JVM."""
+    """Restore a version in one commit that carries many markers. Spark's RESTORE takes one at most; this needs no JVM."""
     from deltalake import CommitProperties, DeltaTable, Transaction
 
     asked = [Transaction(marker.app_id, marker.version) for marker in markers]
@@ -107,19 +107,19 @@ def restore(path: str, version: int, markers: Sequence[Marker], facts: str) -> N
 
 
 def replace(frame: DataFrame, path: str, predicate: str, stamp: Stamp) -> None:
-    """Put the rows in the place of those the predicate matches; rows it does not match are refused."""
+    """Replace the rows that the predicate matches (`replaceWhere`); rows outside it are refused."""
     _writer(frame, stamp).mode("overwrite").option("replaceWhere", predicate).save(path)
 
 
 def overwrite(frame: DataFrame, path: str, stamp: Stamp) -> None:
-    """Put the rows in the place of all there are."""
-    # Said aloud, because a user's session may ask for the other mode, which would keep partitions that became empty.
+    """Replace all rows of the table."""
+    # Explicit, because a user's session may set dynamic mode, which keeps partitions that became empty.
     _writer(frame, stamp).mode("overwrite").option("partitionOverwriteMode", "static").save(path)
 
 
 @dataclass(frozen=True)
 class Clauses:
-    """What a merge does with rows that match and rows that do not; what is None is not done. `s` is the batch, `t` the table."""
+    """The clauses of a MERGE; None leaves one out. `s` is the batch, `t` the table."""
 
     on: str
     delete: Column | None = None
@@ -131,7 +131,7 @@ class Clauses:
 
 
 def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp, quick: bool) -> None:
-    """Merge the rows, in a session of its own: a merge takes its marker from nothing else than the session's settings.
+    """Merge (upsert) the rows in a session of its own: MERGE takes its marker from the session's settings only.
 
     `quick` is for few rows, and files so small that planning is most of the cost.
     """
@@ -153,7 +153,7 @@ def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp, quick: boo
 
 
 def change(session: SparkSession, path: str, condition: Column, sets: Mapping[str, Column] | None = None) -> None:
-    """Set columns of some rows, or delete them: housekeeping of what oncelake keeps for itself, without a marker."""
+    """Update or delete rows of an internal table, without a marker."""
     from delta.tables import DeltaTable
 
     table = DeltaTable.forPath(clone_session(session), path)
