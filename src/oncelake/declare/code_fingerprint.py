@@ -85,15 +85,20 @@ def _tree(node: Any) -> str:
         return f"[{' '.join(map(_tree, node))}]"
     if not isinstance(node, ast.AST):
         return repr(node)
-    parts = []
-    for name, value in ast.iter_fields(node):
-        if name == "decorator_list":
-            value = [decorator for decorator in value if not _is_declaration(decorator)]  # noqa: PLW2901
-        elif name == "body" and isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
-            value = value[1:]  # noqa: PLW2901
-        if name not in _NO_CODE and (value or not isinstance(value, list | None)):
-            parts.append(f"{name}={_tree(value)}")
-    return f"{type(node).__name__}({' '.join(parts)})"
+    fields = ((name, _meaning(node, name, value)) for name, value in ast.iter_fields(node) if name not in _NO_CODE)
+    told = [f"{name}={_tree(value)}" for name, value in fields if value or not isinstance(value, list | None)]
+    return f"{type(node).__name__}({' '.join(told)})"
+
+
+def _meaning(node: ast.AST, name: str, value: Any) -> Any:
+    """Return a field of the tree without docstrings, the declaration, and empty parts of f-strings, which 3.12 adds."""
+    if name == "decorator_list":
+        return [decorator for decorator in value if not _is_declaration(decorator)]
+    if isinstance(node, ast.JoinedStr):
+        return [part for part in value if not (isinstance(part, ast.Constant) and part.value == "")]
+    if name == "body" and isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
+        return value[1:]
+    return value
 
 
 def _is_declaration(decorator: ast.expr) -> bool:
