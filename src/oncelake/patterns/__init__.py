@@ -1,4 +1,4 @@
-"""Ways of writing that are safe to repeat, one file each, all of the same shape."""
+"""Write patterns: ways of writing a target that are safe to repeat, one file each, all with the same interface."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""`once.aggregate`: a row per group; what is recomputed is set, or, with the marker in the same commit, added."""
+"""`once.aggregate`: one row per group. Recomputed groups are set or, with the marker in the same commit, added to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def aggregate(  # noqa: PLR0913  every word of it is a choice of the user's
+def aggregate(  # noqa: PLR0913  every option of the pattern
     target: str,
     keys: ColumnNames,
     add: ColumnNames = None,
@@ -26,10 +26,10 @@ def aggregate(  # noqa: PLR0913  every word of it is a choice of the user's
     partition_by: ColumnNames = None,
     cluster_by: ColumnNames = None,
 ) -> Aggregate:
-    """Set the groups that were recomputed; the others stay. A group is there once, and null is a group like any other.
+    """Upsert the groups of the result; other groups stay. Each group has one row, and null is a group like any other.
 
-    With `add` the named columns are added to what is there instead: whole numbers and decimals, whose sum does not depend
-    on the order. A work that adds cannot be restated.
+    With `add` the named columns are added to the values in the table: integers and decimals, whose sum does not depend on
+    the order. A work that adds cannot be restated.
     """
     spec = parse_spec(f"aggregate into {target}", keys, schema=schema, nulls="key")
     layout = parse_layout(partition_by, cluster_by, deletion_vectors, compact)
@@ -38,28 +38,28 @@ def aggregate(  # noqa: PLR0913  every word of it is a choice of the user's
 
 @dataclass(frozen=True)
 class Aggregate(KeyedPattern):
-    """The pattern, as it was declared."""
+    """A declared `aggregate`."""
 
     add: tuple[str, ...]
     kind = "aggregate"
 
     @property
     def restates(self) -> bool:
-        """Not if it adds: what it added the first time is not known any more."""
+        """Whether a work may be restated: not if it adds, because the values that it added are not recorded."""
         return not self.add
 
     def problem(self, grid: Grid | None) -> str | None:
-        """Without intervals every change of an input would add everything again."""
+        """Refuse `add` without intervals: each change of an input would add all values again."""
         if self.add and grid is None:
             return f"aggregate into {self.target} with add= needs every=: without intervals each new version of an input would be added again"
         return None
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
-        """One merge of the groups that change."""
+        """Write one MERGE that contains the groups that change."""
         from oncelake.keyed.merge import KeyedMerge
 
-        merging = KeyedMerge.begin(frame, self.spec, self.layout, writing)
+        merge = KeyedMerge.begin(frame, self.spec, self.layout, writing)
         if self.add:
-            merging.add(self.add)
+            merge.add(self.add)
         else:
-            merging.upsert(update=True, insert=True, tombstone_retention=None)
+            merge.upsert(update=True, insert=True, tombstone_retention=None)

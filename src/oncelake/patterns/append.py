@@ -1,4 +1,4 @@
-"""`once.append`: rows are added once per slice, because the marker is in the commit that adds them."""
+"""`once.append`: insert the rows of each slice once. The marker is in the commit that inserts them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def append(target: str, partition_by: ColumnNames = None, cluster_by: ColumnNames = None) -> Append:
-    """Add the rows of each interval, once."""
+    """Append the rows of each interval once."""
     return Append(parse_target(target), parse_layout(partition_by, cluster_by))
 
 
 @dataclass(frozen=True)
 class Append(PatternDefaults):
-    """The pattern, as it was declared."""
+    """A declared `append`."""
 
     target: str
     layout: Layout
@@ -32,12 +32,12 @@ class Append(PatternDefaults):
     restates = False
 
     def problem(self, grid: Grid | None) -> str | None:
-        """Without intervals every change of an input would add all rows again."""
+        """Refuse a pipeline without intervals: each change of an input would append all rows again."""
         if grid is None:
-            return f"append to {self.target} needs every=: without intervals each new version of an input would add all rows again"
+            return f"append to {self.target} needs every=: without intervals each new version of an input would append all rows again"
         return None
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
-        """One append."""
+        """Write one append."""
         ensure_table(frame, writing, self.layout)
         writes.append(frame, writing.path, writing.stamp)

@@ -1,4 +1,4 @@
-"""`once.merge`: rows are put in by key, the latest wins whatever the order they come in, and deletes stay deleted."""
+"""`once.merge`: upsert by key. The latest row wins in whatever order batches arrive, and deleted keys stay deleted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def merge(  # noqa: PLR0913  every word of it is a choice of the user's
+def merge(  # noqa: PLR0913  every option of the pattern
     target: str,
     keys: ColumnNames,
     latest_by: ColumnNames = None,
@@ -33,17 +33,17 @@ def merge(  # noqa: PLR0913  every word of it is a choice of the user's
     partition_by: ColumnNames = None,
     cluster_by: ColumnNames = None,
 ) -> Merge:
-    """Merge rows into a table by key.
+    """Upsert rows into a table by key.
 
-    Of the rows of a key the one with the greatest `latest_by` wins, in the batch and against the table, so that batches
-    may come in any order and any number of times; where it is equal a delete wins, then the content decides. Without
-    `latest_by` the batch that comes last wins.
+    The row of a key with the greatest `latest_by` wins, within the batch and against the table, so batches may arrive in
+    any order and any number of times. On a tie a delete wins, then the content decides. Without `latest_by` the batch
+    that is written last wins.
 
-    `delete_when` says which rows are deletes; that they were deleted is remembered, for ever or as long as `tombstones`
-    says ("90 days"), so that an older row that comes late does not bring the key back. Columns in `leave_out` may decide
-    and are not written. `cdc` unwraps "debezium" or "delta" (a change feed). `update` is False, or the columns that
-    change; `insert=False` leaves new keys out. `schema="evolve"` adds new columns, "freeze" refuses them.
-    `null_keys="quarantine"` sets rows without a key aside.
+    `delete_when` selects the rows that are deletes. A deleted key leaves a tombstone, which is kept forever or for the
+    duration in `tombstones` ("90 days"), so that an older row that arrives late does not insert the key again. `exclude`
+    names columns that `delete_when` may use and that are not written. `cdc` unwraps "debezium" or "delta" (a
+    change data feed). `update` is False, or the columns to update; `insert=False` skips new keys. `schema="evolve"` adds
+    new columns, "freeze" refuses them. `null_keys="quarantine"` quarantines rows without a key.
     """
     columns = () if isinstance(update, bool) else parse_columns("update", update)
     spec = parse_spec(
@@ -68,15 +68,16 @@ def merge(  # noqa: PLR0913  every word of it is a choice of the user's
 
 @dataclass(frozen=True)
 class Merge(KeyedPattern):
-    """The pattern, as it was declared."""
+    """A declared `merge`."""
 
     update: bool | tuple[str, ...]
     insert: bool
-    remembers: timedelta | None
+    tombstone_retention: timedelta | None
     kind = "merge"
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
-        """One merge of the rows that change something; where none does, of none, which carries the marker."""
+        """Write one MERGE that contains the rows that change something. If no row does, the commit carries the marker alone."""
         from oncelake.keyed.merge import KeyedMerge
 
-        KeyedMerge.begin(frame, self.spec, self.layout, writing).upsert(self.update, self.insert, self.remembers)
+        merge = KeyedMerge.begin(frame, self.spec, self.layout, writing)
+        merge.upsert(self.update, self.insert, self.tombstone_retention)

@@ -1,4 +1,4 @@
-"""`once.overwrite`: truncate and reload, in one commit."""
+"""`once.overwrite`: truncate and reload in one commit."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 def overwrite(
     target: str, allow_empty: bool = False, partition_by: ColumnNames = None, cluster_by: ColumnNames = None
 ) -> Overwrite:
-    """Replace the whole table. Replacing rows by none needs `allow_empty=True`."""
+    """Replace the whole table. Replacing rows with an empty result needs `allow_empty=True`."""
     return Overwrite(parse_target(target), allow_empty, parse_layout(partition_by, cluster_by))
 
 
 @dataclass(frozen=True)
 class Overwrite(PatternDefaults):
-    """The pattern, as it was declared."""
+    """A declared `overwrite`."""
 
     target: str
     allow_empty: bool
@@ -40,11 +40,11 @@ class Overwrite(PatternDefaults):
     replaces = True
 
     def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
-        """One app id for all intervals: an older reload is done as soon as a newer one is."""
+        """Return a marker with one app id for all intervals: an older reload counts as done once a newer one is committed."""
         return reload_marker(pipeline, self.target, slice_, generation)
 
     def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Coverage]:
-        """All intervals up to the newest that was loaded; what the earlier ones were is gone, hence no generation."""
+        """Return all intervals up to the newest reload. The rows of earlier intervals are replaced, so their generation is 0."""
         name = self.marker(pipeline, grid.cell(start), 1).app_id
         recorded = log.recorded(name)
         newest = None if recorded is None else newest_reload(recorded)
@@ -55,7 +55,7 @@ class Overwrite(PatternDefaults):
         return [*earlier, Coverage(last, end, reload_generation(recorded), name)]
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
-        """One overwrite of the whole table."""
+        """Write one overwrite of the whole table; refuse an empty result unless it is allowed."""
         log = ensure_table(frame, writing, self.layout)
         if not self.allow_empty and log.rows() != 0 and frame.isEmpty():
             raise EmptyOverwrite(target=self.target, where=writing.where, pipeline=writing.work.pipeline)

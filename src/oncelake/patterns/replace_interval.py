@@ -1,4 +1,4 @@
-"""`once.replace_interval`: the rows of an interval are replaced, in one commit, by what the function returned."""
+"""`once.replace_interval`: replace the rows of an interval with the result of the function, in one commit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def replace_interval(
     partition_by: ColumnNames = None,
     cluster_by: ColumnNames = None,
 ) -> ReplaceInterval:
-    """Replace the rows whose `time` lies in the interval; an empty result clears it, a stray row is refused."""
+    """Replace the rows whose `time` lies in the interval. An empty result clears it; a row outside it is refused."""
     columns = parse_columns("time", time)
     if len(columns) != 1:
         raise BadDeclaration(where=declared_at(), problem=f"replace_interval on {target} needs one column in time=")
@@ -39,7 +39,7 @@ def replace_interval(
 
 @dataclass(frozen=True)
 class ReplaceInterval(PatternDefaults):
-    """The pattern, as it was declared."""
+    """A declared `replace_interval`."""
 
     target: str
     time: str
@@ -54,22 +54,23 @@ class ReplaceInterval(PatternDefaults):
         return self.row_filter
 
     def problem(self, grid: Grid | None) -> str | None:
-        """It needs intervals."""
+        """Refuse a pipeline without intervals."""
         return None if grid else f"replace_interval on {self.target} needs every="
 
     def time_column(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:
-        """The declared one."""
+        """Return the declared time column and its type."""
         return find_time_column(frame, self.time, writing.grid or Grid("hour"), frame_origin(writing))
 
     def partitioned_by_time(self, log: Log | None) -> bool:
-        """If the table is partitioned by the time column."""
+        """Return whether the table is partitioned by the time column."""
         columns = log.partitioned_by if log else self.layout.partition_by
         return self.time.casefold() in {name.casefold() for name in columns}
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
-        """One `replaceWhere` on the interval and the share."""
+        """Write one `replaceWhere` on the interval and the row filter."""
         assert isinstance(writing.work.slice, Interval)
         column, kind = self.time_column(frame, writing)
         ensure_table(frame, writing, self.layout)
-        mine = inside(column, kind, writing.work.slice)
-        replace(frame, writing, all_of([mine, *share(self.row_filter)]), (column, *self.row_filter))
+        writing = writing.noting(cut_by=[column, writing.work.slice.zone])
+        in_interval = inside(column, kind, writing.work.slice)
+        replace(frame, writing, all_of([in_interval, *share(self.row_filter)]), (column, *self.row_filter))

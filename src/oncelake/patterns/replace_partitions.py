@@ -1,4 +1,4 @@
-"""`once.replace_partitions`: whole partitions are replaced, in one commit, and only those that were meant."""
+"""`once.replace_partitions`: replace whole partitions in one commit, and only the declared ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oncelake.spark.sql import all_of, inside, one_of, share
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_TIMES = ("date", "timestamp", "timestamp_ntz", "string")
+_TIME_TYPES = ("date", "timestamp", "timestamp_ntz", "string")
 
 
 def replace_partitions(
@@ -32,9 +32,9 @@ def replace_partitions(
 ) -> ReplacePartitions:
     """Replace whole partitions of a table that is partitioned `by` these columns.
 
-    In a pipeline driven by intervals the partitions meant are those of the interval: one of the columns must be a date,
-    a timestamp or text like 2024-03-15. In a pipeline without intervals they are `values` of the one column, all of
-    them (those without rows are cleared), or, where none are given, those the result has rows for.
+    A pipeline driven by intervals replaces the partitions of the interval: one of the columns must be a date, a timestamp
+    or text like 2024-03-15. A pipeline without intervals replaces the `values` of the one column, all of them (those
+    without rows are cleared). If no values are declared, it replaces the partitions that the result has rows for.
     """
     columns = parse_columns("by", by)
     if not columns:
@@ -48,7 +48,7 @@ def replace_partitions(
 
 @dataclass(frozen=True)
 class ReplacePartitions(PatternDefaults):
-    """The pattern, as it was declared."""
+    """A declared `replace_partitions`."""
 
     target: str
     by: tuple[str, ...]
@@ -63,31 +63,34 @@ class ReplacePartitions(PatternDefaults):
         return self.row_filter
 
     def problem(self, grid: Grid | None) -> str | None:
-        """A fixed set of partitions cannot belong to many intervals."""
+        """Refuse `values` in a pipeline with intervals: a fixed set of partitions cannot belong to many intervals."""
         if grid is not None and self.values is not None:
-            return f"replace_partitions on {self.target}: values= are the same for every interval; leave every= or values= out"
+            return f"replace_partitions on {self.target}: values= are the same for every interval; remove every= or values="
         return None
 
-    def partitioned_by_time(self, log: Log | None) -> bool:  # noqa: ARG002  contract
-        """Always."""
+    def partitioned_by_time(self, log: Log | None) -> bool:  # noqa: ARG002  the contract
+        """Return True: the time column is a partition column."""
         return True
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
-        """One `replaceWhere` on the partitions meant and the share."""
+        """Write one `replaceWhere` on the declared partitions and the row filter."""
         names = tuple(find_column(frame, column, frame_origin(writing))[0] for column in self.by)
-        meant = self._meant(frame, names, writing)
+        partitions = self._partitions(frame, names, writing)
         log = ensure_table(frame, writing, Layout(partition_by=names))
         if {name.casefold() for name in log.partitioned_by} != {name.casefold() for name in names}:
             found = ", ".join(log.partitioned_by) or "nothing"
             facts = {"pipeline": writing.work.pipeline, "where": writing.where}
             raise NotPartitioned(target=self.target, found=found, declared=", ".join(names), **facts)
-        if meant is None:
-            # No rows, so no partitions are meant: the commit carries the marker alone.
+        if partitions is None:
+            # No rows, so there is no partition to replace: the commit carries the marker alone.
             writes.append(frame, writing.path, writing.stamp)
             return
-        replace(frame, writing, all_of([meant, *share(self.row_filter)]), (*names, *self.row_filter))
+        if isinstance(writing.work.slice, Interval):
+            writing = writing.noting(cut_by=[self.time_column(frame, writing)[0], writing.work.slice.zone])
+        replace(frame, writing, all_of([partitions, *share(self.row_filter)]), (*names, *self.row_filter))
 
-    def _meant(self, frame: DataFrame, names: tuple[str, ...], writing: Writing) -> str | None:
+    def _partitions(self, frame: DataFrame, names: tuple[str, ...], writing: Writing) -> str | None:
+        """Return the predicate of the partitions to replace; None if there are none."""
         if isinstance(writing.work.slice, Interval):
             return inside(*self.time_column(frame, writing), writing.work.slice)
         if self.values is not None:
@@ -95,13 +98,13 @@ class ReplacePartitions(PatternDefaults):
         return one_of(partitions_of(frame, names))
 
     def time_column(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:
-        """The partition column that is a time."""
+        """Return the partition column that is a time, and its type."""
         origin = frame_origin(writing)
-        found = [find_column(frame, name, origin) for name in self.by]
+        columns = [find_column(frame, name, origin) for name in self.by]
         hourly = writing.grid is not None and writing.grid.every == "hour"
-        fitting = [kind for kind in _TIMES if not hourly or kind.startswith("timestamp")]
-        timed = [pair for kind in fitting for pair in found if pair[1] == kind]
-        if not timed:
+        allowed = [kind for kind in _TIME_TYPES if not hourly or kind.startswith("timestamp")]
+        time_columns = [pair for kind in allowed for pair in columns if pair[1] == kind]
+        if not time_columns:
             needs = "a date, a timestamp or text like 2024-03-15 among the partition columns"
             facts = {
                 "whose": origin.whose,
@@ -110,6 +113,6 @@ class ReplacePartitions(PatternDefaults):
                 "every": writing.grid.every if writing.grid else "day",
             }
             raise WrongTimeType(
-                column=", ".join(self.by), type=", ".join(kind for _, kind in found), needs=needs, **facts
+                column=", ".join(self.by), type=", ".join(kind for _, kind in columns), needs=needs, **facts
             )
-        return timed[0]
+        return time_columns[0]

@@ -1,4 +1,4 @@
-"""`once.scd2`: every version of a row with the time it was valid, the same whatever order the rows come in."""
+"""`once.scd2`: every version of a row with the time it was valid, the same in whatever order the rows arrive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def scd2(  # noqa: PLR0913  every word of it is a choice of the user's
+def scd2(  # noqa: PLR0913  every option of the pattern
     target: str,
     keys: ColumnNames,
     latest_by: ColumnNames,
@@ -32,12 +32,13 @@ def scd2(  # noqa: PLR0913  every word of it is a choice of the user's
     partition_by: ColumnNames = None,
     cluster_by: ColumnNames = None,
 ) -> Scd2:
-    """Keep the history of every key, in the columns `valid_from`, `valid_to` (null while it is current) and `is_current`.
+    """Keep the history of each key, in the columns `valid_from`, `valid_to` (null while it is current) and `is_current`.
 
-    A version begins at the first column of `latest_by`, and opens when one of the columns in `track` changes (all but
-    keys and order, if none are named); what is not tracked keeps the value it had when the version opened. A row that
-    comes late is put into history at its place, a repeated one changes nothing, a delete closes. Of several rows of a
-    key at one time the last by the other columns of `latest_by` counts; then a delete; then the content decides.
+    A version opens when one of the `track` columns changes (by default all columns but the keys and `latest_by`), and its
+    `valid_from` is the first column of `latest_by`. Columns that are not tracked keep the value they had when the version
+    opened. Late rows are inserted into the history at their place, repeated rows change nothing, a delete closes the
+    version. If a key has several rows at one time, the last by the other columns of `latest_by` wins, then a delete, then
+    the content decides.
     """
     spec = parse_spec(
         f"scd2 into {target}",
@@ -57,13 +58,13 @@ def scd2(  # noqa: PLR0913  every word of it is a choice of the user's
 
 @dataclass(frozen=True)
 class Scd2(KeyedPattern):
-    """The pattern, as it was declared."""
+    """A declared `scd2`."""
 
     track: tuple[str, ...]
     kind = "scd2"
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
-        """One merge of the versions that change."""
+        """Write one MERGE that contains the versions that change."""
         from oncelake.keyed.scd2 import Scd2Merge
 
         scd2 = Scd2Merge.begin(frame, self.spec, self.track, self.layout, writing)
