@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from oncelake.errors.base import did_you_mean
 from oncelake.model.contracts import Listener, Log
 from oncelake.model.events import Warned
 from oncelake.model.intervals import Interval, parse_interval
-from oncelake.model.work import FAILED_BEFORE, RESTATED, STALE, Plan, Report, Request
+from oncelake.model.work import FAILED_BEFORE, LATE, RESTATED, STALE, Plan, Report, Request
 from oncelake.operations.history import HistoryEntry, history_entry
 from oncelake.operations.status import StatusInputs, TargetStatus, target_status
 from oncelake.patterns import PATTERNS
@@ -30,6 +30,7 @@ from oncelake.planning.lake_state import read_lake_state
 from oncelake.planning.plan import make_plan, select_pipelines
 from oncelake.planning.scope import scope_of
 from oncelake.sources import SOURCES
+from oncelake.storage.lease import lease_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from oncelake.delta.fingerprint import Differences, Fingerprint
     from oncelake.keyed.repair import Repair
     from oncelake.listeners.ledger import DeltaLedger
-    from oncelake.operations.restate import RestateRequest
+    from oncelake.operations.restate import Downstream, RestateRequest
     from oncelake.operations.restore import Restore
     from oncelake.running.context import RunContext
 
@@ -100,28 +101,33 @@ class Project:
         context = replace(self._context(listener), jobs=jobs)
         if self.lake.single_driver and plan.to_do:
             context.warn(f"{self.lake.path}: Delta's log store for S3 is safe for one driver only; run one at a time")
+        if plan.to_do and (problem := lease_problem(self.lake.path)):
+            context.warn(problem)
         return execute(plan, self.pipelines, context)
 
     def restatement(
         self, name: str, *, downstream: bool = False, **options: Unpack[RunOptions]
     ) -> list[RestateRequest]:
-        """Return what `restate` would do again, and in which generation."""
-        from oncelake.operations.restate import downstream_of, refuse_never_done, restate_requests
+        """Return what `restate` would do again, and in which generation.
+
+        Pipelines downstream that read by another time column are not in it: which of their intervals are reached is known
+        once the rows are written.
+        """
+        from oncelake.operations.restate import refuse_never_done, restate_requests
 
         (pipeline,) = select_pipelines(self.pipelines, [name])
         span = scope_of(pipeline, _request((name,), options))[0].span
         found = restate_requests(pipeline, span, self._logs(pipeline))
         refuse_never_done(pipeline, span, found)
-        for other, reached in downstream_of(name, span, self.pipelines) if downstream else ():
-            found += restate_requests(other, reached, self._logs(other))
+        for reached in self._downstream(name, span) if downstream else ():
+            if reached.known:
+                found += restate_requests(reached.pipeline, reached.span, self._logs(reached.pipeline))
         return found
 
     def downstream(self, name: str) -> list[str]:
         """Return the pipelines that read what one writes, and what reads theirs."""
-        from oncelake.operations.restate import downstream_of
-
         select_pipelines(self.pipelines, [name])
-        return [pipeline.name for pipeline, _ in downstream_of(name, None, self.pipelines)]
+        return [reached.pipeline.name for reached in self._downstream(name, None)]
 
     def restate(
         self, name: str, *, downstream: bool = False, listener: Listener | None = None, **options: Unpack[RunOptions]
@@ -130,15 +136,28 @@ class Project:
         from oncelake.operations.restate import request_restate
         from oncelake.running.execute import execute
 
-        found = self.restatement(name, downstream=downstream, **options)
-        context = self._context(listener)
+        found, context = self.restatement(name, downstream=downstream, **options), self._context(listener)
         for request in found:
             if not request.pending:
                 request_restate(request, context)
-        names = [name, *(self.downstream(name) if downstream else ())]
+        reached = list(self._downstream(name, None)) if downstream else []
         now: RunOptions = {"now": options["now"]} if "now" in options else {}
-        plan = self._plan(replace(_request(tuple(names), now), only=RESTATED))
-        return execute(plan, self.pipelines, context)
+        names = (name, *(each.pipeline.name for each in reached if each.known))
+        plan = self._plan(replace(_request(names, now), only=RESTATED))
+        report = execute(plan, self.pipelines, context)
+        for each in reached:
+            if not each.known and not report.interrupted:
+                plan = self._plan(replace(_request((each.pipeline.name,), now), only=LATE))
+                more = execute(plan, self.pipelines, context)
+                report = replace(more, works=(*report.works, *more.works))
+        return report
+
+    def _downstream(self, name: str, span: Interval | None) -> Iterator[Downstream]:
+        from oncelake.operations.restate import downstream_of
+
+        tables = {table for pipeline in self.pipelines.values() for table in pipeline.writes_tables}
+        logs = {table: self.lake.table(table).last_log() for table in tables}
+        return downstream_of(name, span, self.pipelines, logs)
 
     def status(self, *names: str, now: datetime | None = None) -> list[TargetStatus]:
         """Return where every target of the pipelines stands."""

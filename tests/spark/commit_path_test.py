@@ -101,7 +101,7 @@ def looks(monkeypatch):
     return counts
 
 
-@pytest.mark.parametrize("kind", ["replace_interval", "merge", "append"])
+@pytest.mark.parametrize("kind", ["replace_interval", "merge"])
 def test_one_day_reads_the_targets_log_once_and_refreshes_it_three_times_at_most(spark, tmp_path, looks, kind):
     raw(spark, tmp_path)
     opened = project(spark, tmp_path, PATTERNS[kind])
@@ -110,8 +110,6 @@ def test_one_day_reads_the_targets_log_once_and_refreshes_it_three_times_at_most
     looks.clear()
     again = once.Project.of(*opened.pipelines.values(), lake=tmp_path, spark=spark)
     raw(spark, tmp_path)
-    if kind == "append":
-        return
     report = again.run(stale=True, now=NOW)
     assert [work.outcome for work in report.works] == ["committed"]
     commits = DeltaTable(f"{tmp_path}/t").version() + 1

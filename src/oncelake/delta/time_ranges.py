@@ -1,4 +1,4 @@
-"""Which time the files of a table hold, by the column that says so: from statistics and partitions, without a scan."""
+"""Which time the files of a table hold, by a time column: from statistics and partition values, without a scan."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from oncelake.model.work import InputSize
 # Delta cuts times in statistics to milliseconds.
 _TICK = timedelta(milliseconds=1)
 _KINDS = ("date", "string", "timestamp", "timestamp_ntz")
-# Patterns whose commits change the rows of their slice, whatever other rows their files hold.
-_SLICED = ("replace_interval", "replace_partitions")
 
 
 @dataclass(frozen=True)
 class TimeColumn:
-    """The column by which the rows of a table belong to intervals; dates and times without a zone are its zone's."""
+    """The column by which the rows of a table belong to intervals; dates and times without a zone are in its zone."""
 
     name: str
     kind: str
@@ -31,14 +29,21 @@ class TimeColumn:
 
     @classmethod
     def of(cls, log: TableLog, name: str, zone: str) -> TimeColumn | None:
-        """The column as the table spells it; None where files do not know it by that name."""
+        """Return the column as the table spells it; None where its files have no statistics by that name."""
         spelled = next((column for column in log.schema if column.casefold() == name.casefold()), None)
         if spelled is None or log.mapped or log.schema[spelled] not in _KINDS:
             return None
         return cls(spelled, log.schema[spelled], zone)
 
+    def cut(self, facts: Mapping[str, Any]) -> bool:
+        """Return whether the slice of a commit was cut by this column, so that it names the same rows for a reader."""
+        name, zone = facts.get("cut_by") or (None, None)
+        same = name is not None and name.casefold() == self.name.casefold()
+        # Dates and times without a zone mean other instants in another zone.
+        return same and (self.kind == "timestamp" or zone == self.zone)
+
     def held(self, file: Mapping[str, Any]) -> list[Interval] | None:
-        """The time a file's rows lie in, as its action says; none for rows without a time, None where it does not say."""
+        """Return the time of a file's rows, as its action says; none for rows without a time, None where it does not say."""
         partitions = file.get("partitionValues") or {}
         if self.name in partitions:
             return self._between(partitions[self.name], partitions[self.name]) if partitions[self.name] else []
@@ -70,7 +75,7 @@ class TimeColumn:
 
 
 def estimate(log: TableLog, column: TimeColumn, interval: Interval) -> InputSize:
-    """How much of a table lies in an interval, if the rows of a file are spread evenly; what a file hides is not counted."""
+    """Return how much of a table lies in an interval, if the rows of a file are spread evenly; files without statistics do not count."""
     size = rows = 0.0
     for file in log.files:
         for held in column.held(file) or []:
@@ -81,14 +86,23 @@ def estimate(log: TableLog, column: TimeColumn, interval: Interval) -> InputSize
 
 
 def touched(entry: CommitFile, column: TimeColumn) -> list[Interval] | None:
-    """The time whose rows a commit changed, by what it says; None where it does not say."""
-    changes = [file for kind in ("add", "remove") for file in entry.actions(kind) if file.get("dataChange", True)]
+    """Return the time, by a reader's column, whose rows a commit changed; None where the commit does not say.
+
+    The statistics of the files added and removed decide. The writer's slice is narrower, because a rewritten file also
+    holds rows of other intervals, but it may be used only if the commit says that it was cut by that same column.
+    """
+    changes = changed_files(entry)
     if not changes:
         return []
-    if entry.facts.get("pattern") in _SLICED:
-        slice_ = parse_slice(entry.facts["slice"])
-        return [slice_] if isinstance(slice_, Interval) else None
+    slice_ = parse_slice(entry.facts["slice"]) if column.cut(entry.facts) else None
+    if isinstance(slice_, Interval):
+        return [slice_]
     return _all(column.held(file) for file in changes)
+
+
+def changed_files(entry: CommitFile) -> list[Mapping[str, Any]]:
+    """Return the files that a commit added or removed with a change of data: compaction changes none."""
+    return [file for kind in ("add", "remove") for file in entry.actions(kind) if file.get("dataChange", True)]
 
 
 def _all(found: Iterable[list[Interval] | None]) -> list[Interval] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import functions as F
@@ -135,10 +135,10 @@ def quarantine(frame: DataFrame, reason: str, writing: Writing) -> Writing:
     facts = {"work": work.marker.app_id, "reason": reason, "pipeline": work.pipeline, "slice": work.slice.text}
     tagged = frame.select(*(F.lit(value).alias(name) for name, value in facts.items()), row.alias("row"))
     tagged = tagged.localCheckpoint()
-    path = f"{writing.own}/quarantine/{work.target}"
+    path = f"{writing.internal}/quarantine/{work.target}"
     writes.create(tagged, path, writes.Layout())
     tagged.write.format("delta").mode("overwrite").option("replaceWhere", equal("work", work.marker.app_id)).save(path)
-    return replace(writing, stamp=writing.stamp.noting(quarantined=tagged.count()))
+    return writing.noting(quarantined=tagged.count())
 
 
 def wrong_columns(writing: Writing, difference: str) -> WrongColumns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -34,6 +34,11 @@ class Log(Protocol):
     @property
     def partitioned_by(self) -> tuple[str, ...]:
         """The partition columns."""
+        ...
+
+    @property
+    def schema(self) -> Mapping[str, str]:
+        """The columns and their types."""
         ...
 
     @property
@@ -206,10 +211,9 @@ class Writing:
         """Where the table lies."""
         return self.table.path
 
-    @property
-    def own(self) -> str:
-        """The same as `internal`."""
-        return self.internal
+    def noting(self, **facts: Any) -> Writing:
+        """Return the same writing with more facts in its commit."""
+        return replace(self, stamp=self.stamp.noting(**facts))
 
 
 class Pattern(Protocol):
@@ -272,6 +276,10 @@ class RangeWriter(Protocol):
 
     def time_column(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:
         """The column of the frame, and its type, that says to which interval a row belongs."""
+        ...
+
+    def cut_column(self, log: Log | None) -> str | None:
+        """Return the column of the table that cuts its slices, if that is known without a frame."""
         ...
 
     def partitioned_by_time(self, log: Log | None) -> bool:

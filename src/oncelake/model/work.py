@@ -1,4 +1,4 @@
-"""The frozen records that travel: what is asked for, what there is to do, and what came of it."""
+"""The frozen records of a run: the request, the plan, the works and their outcomes."""
 
 from __future__ import annotations
 
@@ -13,30 +13,32 @@ from oncelake.model.slices import Slice
 
 COMMITTED, ALREADY_DONE, FAILED, BUSY, BLOCKED = "committed", "already_done", "failed", "busy", "blocked"
 INTERRUPTED = "interrupted"
-# Why a work is in a plan: never done, asked for again, done from inputs or code that changed since, or simply done.
+# Why a work is in a plan: not done yet, restated, done from inputs or code that changed since, done, or failed before.
 MISSING, RESTATED, STALE, DONE, FAILED_BEFORE = "missing", "restated", "stale", "done", "failed"
-# The worst outcome of its works is the run's; the first two are both "done".
-_BADNESS = (COMMITTED, ALREADY_DONE, BUSY, BLOCKED, FAILED, INTERRUPTED)
+# What a request may be for beside these causes: stale works whose inputs changed, not their code.
+LATE = "late"
+# From best to worst: a run has the worst outcome of its works. The first two count as "done".
+_SEVERITY = (COMMITTED, ALREADY_DONE, BUSY, BLOCKED, FAILED, INTERRUPTED)
 EXIT_CODES = {"done": 0, BUSY: 4, BLOCKED: 1, FAILED: 1, INTERRUPTED: 130}
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a command was asked for: some pipelines or all, a date, a range, or everything due at `now`."""
+    """The arguments of a command: some pipelines or all, and a date, a range, or everything due at `now`."""
 
     now: datetime
     names: tuple[str, ...] = ()
     date: str | None = None
     start: str | None = None
     end: str | None = None
-    only: str | None = None  # of what there is to do only what is MISSING, ASKED, STALE or FAILED
+    only: str | None = None  # a cause (RESTATED, STALE, FAILED_BEFORE, …): plan only works that have it
     newest_first: bool = False
     limit: int | None = None
 
 
 @dataclass(frozen=True)
 class InputSize:
-    """How much there is to read, as far as that is known without reading it."""
+    """The size of an input, as far as it is known without reading it."""
 
     bytes: int | None = None
     rows: int | None = None
@@ -54,12 +56,12 @@ class Work:
 
     @property
     def interval(self) -> Interval | None:
-        """The interval of time it covers, if it covers one."""
+        """The interval it covers, if its slice is one."""
         return self.slice if isinstance(self.slice, Interval) else None
 
 
-class _OfWork:
-    """What a document says of a work, as attributes of the same names and values."""
+class _WorkFields:
+    """The fields of a work in JSON documents, as attributes with the same names and values."""
 
     work: Work
 
@@ -75,7 +77,7 @@ class _OfWork:
 
     @property
     def slice(self) -> str:
-        """The slice, as people read it."""
+        """The slice, formatted for display."""
         return str(self.work.slice)
 
     @property
@@ -96,7 +98,7 @@ class _OfWork:
 
 @dataclass(frozen=True)
 class Rows:
-    """Row counts as Delta reports them; what it does not report is None, never a guess."""
+    """Row counts as Delta reports them; a count that Delta does not report is None, never a guess."""
 
     read: int | None = None
     written: int | None = None
@@ -104,13 +106,13 @@ class Rows:
     quarantined: int | None = 0
 
     def __getitem__(self, name: str) -> int | None:
-        """The count of that name, as in the document."""
+        """Return the count of that name, as in the JSON document."""
         return vars(self)[name]  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit that carries a marker of ours: where it is, what it did, and the facts it was given."""
+    """A commit with an oncelake marker: its version, its row counts and its facts (`userMetadata`)."""
 
     version: int
     timestamp: datetime | None
@@ -120,7 +122,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Upstream:
-    """A pipeline that has not done yet what a work reads of its table."""
+    """A pipeline that has not yet written the interval of its table that a work reads."""
 
     pipeline: str
     table: str
@@ -128,8 +130,8 @@ class Upstream:
 
 
 @dataclass(frozen=True)
-class Planned(_OfWork):
-    """A work, and what a run would do with it and why."""
+class Planned(_WorkFields):
+    """A work in a plan: what a run would do with it, and why."""
 
     work: Work
     action: str  # "run", "skip" or "wait"
@@ -140,13 +142,13 @@ class Planned(_OfWork):
 
     @property
     def estimated_rows(self) -> int | None:
-        """About how many rows it would read, if that can be told from statistics."""
+        """The estimated number of rows to read, if statistics are available."""
         return self.size.rows
 
     def document(self) -> dict[str, Any]:
-        """The work as `plan --json` prints it."""
-        told = {"action": self.action, "why": self.why, "cause": self.cause, "estimated_rows": self.estimated_rows}
-        return {**work_document(self.work), **told}
+        """Return the work as `plan --json` prints it."""
+        planned = {"action": self.action, "why": self.why, "cause": self.cause, "estimated_rows": self.estimated_rows}
+        return {**work_document(self.work), **planned}
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ class Scope:
     intervals: int
 
     def document(self) -> dict[str, Any]:
-        """The scope as `plan --json` prints it."""
+        """Return the scope as `plan --json` prints it."""
         return {
             "pipeline": self.pipeline,
             "range": str(self.span) if self.span else None,
@@ -168,7 +170,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a request comes to: per pipeline its scope, and the works in the order they would run."""
+    """The plan for a request: the scope of each pipeline, and the works in the order they would run."""
 
     pipelines: tuple[Scope, ...]
     works: tuple[Planned, ...]
@@ -180,7 +182,7 @@ class Plan:
         return tuple(item for item in self.works if item.action != "skip")
 
     def document(self) -> dict[str, Any]:
-        """The plan as `plan --json` prints it."""
+        """Return the plan as `plan --json` prints it."""
         return {
             "pipelines": [scope.document() for scope in self.pipelines],
             "works": [item.document() for item in self.works],
@@ -190,8 +192,8 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Outcome(_OfWork):
-    """What came of one work."""
+class Outcome(_WorkFields):
+    """The outcome of one work."""
 
     work: Work
     outcome: str
@@ -203,7 +205,7 @@ class Outcome(_OfWork):
     splittable: bool = False
 
     def document(self) -> dict[str, Any]:
-        """The work as `run --json` prints it."""
+        """Return the work as `run --json` prints it."""
         return {
             **work_document(self.work),
             "outcome": self.outcome,
@@ -217,7 +219,7 @@ class Outcome(_OfWork):
 
 @dataclass(frozen=True)
 class Report:
-    """What came of one run."""
+    """The report of one run: the outcome of each work."""
 
     run: str
     works: tuple[Outcome, ...]
@@ -225,24 +227,24 @@ class Report:
 
     @property
     def outcome(self) -> str:
-        """The worst of its works, `done` standing for committed and already done."""
+        """The worst outcome of its works; `done` means committed or already done."""
         if self.interrupted:
             return INTERRUPTED
-        worst = max((work.outcome for work in self.works), key=_BADNESS.index, default=ALREADY_DONE)
+        worst = max((work.outcome for work in self.works), key=_SEVERITY.index, default=ALREADY_DONE)
         return "done" if worst in (COMMITTED, ALREADY_DONE) else worst
 
     @property
     def exit_code(self) -> int:
-        """The exit code that says the same."""
+        """The exit code for the outcome."""
         return EXIT_CODES[self.outcome]
 
     def document(self) -> dict[str, Any]:
-        """The report as `run --json` prints it."""
+        """Return the report as `run --json` prints it."""
         return {"run": self.run, "outcome": self.outcome, "works": [work.document() for work in self.works]}
 
 
 def work_document(work: Work) -> dict[str, Any]:
-    """The fields every document has of a work."""
+    """Return the fields of a work that every JSON document has."""
     start, end = work.interval.text.split("..") if work.interval else (None, None)
     return {
         "pipeline": work.pipeline,

@@ -12,7 +12,7 @@ from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.conflicts import ErrorKind, classify, one_line
 from oncelake.delta.tables import require_log
 from oncelake.errors import CannotRestate, NothingToRestate, WriteFailed
-from oncelake.model.contracts import Log, Pattern, Stamp
+from oncelake.model.contracts import Log, Pattern, RangeWriter, Source, Stamp
 from oncelake.model.coverage import clip, coalesce
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval, covers
@@ -98,31 +98,60 @@ def restate_requests(pipeline: Pipeline, span: Interval | None, logs: Mapping[st
     ]
 
 
+@dataclass(frozen=True)
+class Downstream:
+    """A pipeline that reads what is restated: the time of it that is reached (None for all), if that is known beforehand.
+
+    It is not known where rows are read by another time column than the one by which they are written: then the
+    statistics of the commits decide, once they are there.
+    """
+
+    pipeline: Pipeline
+    span: Interval | None
+    known: bool = True
+
+
 def downstream_of(
-    name: str, span: Interval | None, pipelines: Mapping[str, Pipeline]
-) -> Iterator[tuple[Pipeline, Interval | None]]:
-    """The pipelines that read what one writes, and what reads theirs, each with the time of it that the span reaches."""
-    reached: dict[str, Interval | None] = {name: span}
+    name: str, span: Interval | None, pipelines: Mapping[str, Pipeline], logs: Mapping[str, Log | None]
+) -> Iterator[Downstream]:
+    """Yield the pipelines that read what one writes, and what reads theirs, upstream first."""
+    reached: dict[str, Downstream] = {name: Downstream(pipelines[name], span)}
     for pipeline in pipelines.values():
-        sources = [other for other in pipelines.values() if other.name in reached and other.name != pipeline.name]
-        touching = [other for other in sources if other.writes_tables & pipeline.reads_tables]
-        if not touching:
-            continue
-        reached[pipeline.name] = _reaching(pipeline, touching, reached)
-        yield pipeline, reached[pipeline.name]
+        sources = [found for other, found in reached.items() if other != pipeline.name]
+        touching = [found for found in sources if found.pipeline.writes_tables & pipeline.reads_tables]
+        if touching:
+            reached[pipeline.name] = _reach(pipeline, touching, logs)
+            yield reached[pipeline.name]
 
 
-def _reaching(pipeline: Pipeline, touching: list[Pipeline], reached: Mapping[str, Interval | None]) -> Interval | None:
-    """The time of a pipeline that depends on what is redone upstream; None for all of it."""
+def _reach(pipeline: Pipeline, touching: list[Downstream], logs: Mapping[str, Log | None]) -> Downstream:
+    """Return the time of a pipeline that depends on what is restated upstream."""
     spans = []
-    for other in touching:
-        tables = other.writes_tables & pipeline.reads_tables
-        by_interval = all(source.by_interval for source in pipeline.reads.values() if tables & set(source.tables))
-        span = reached[other.name]
-        if pipeline.grid is None or span is None or not by_interval:
-            return None
-        spans.append(pipeline.grid.around(span))
-    return Interval(min(span.start for span in spans), max(span.end for span in spans), spans[0].zone)
+    for upstream in touching:
+        tables = upstream.pipeline.writes_tables & pipeline.reads_tables
+        reads = [source for source in pipeline.reads.values() if tables & set(source.tables)]
+        if pipeline.grid is None or not all(source.by_interval for source in reads):
+            return Downstream(pipeline, None)
+        if not upstream.known or not all(_same_column(upstream.pipeline, pipeline, s, logs) for s in reads):
+            return Downstream(pipeline, None, known=False)
+        if upstream.span is None:
+            return Downstream(pipeline, None)
+        spans.append(pipeline.grid.around(upstream.span))
+    whole = Interval(min(span.start for span in spans), max(span.end for span in spans), spans[0].zone)
+    return Downstream(pipeline, whole)
+
+
+def _same_column(writer: Pipeline, reader: Pipeline, source: Source, logs: Mapping[str, Log | None]) -> bool:
+    """Return whether rows are read by the column that cuts the writer's slices, so that a slice reaches the same time."""
+    assert writer.grid is None or reader.grid is not None
+    for table in set(source.tables) & writer.writes_tables:
+        pattern = writer.pattern(table)
+        column = pattern.cut_column(logs.get(table)) if isinstance(pattern, RangeWriter) else None
+        if column is None or source.time is None or column.casefold() != source.time.casefold():
+            return False
+        if writer.grid is None or reader.grid is None or writer.grid.zone != reader.grid.zone:
+            return False
+    return True
 
 
 def request_restate(request: RestateRequest, context: RunContext) -> None:

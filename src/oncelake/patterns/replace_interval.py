@@ -15,7 +15,7 @@ from oncelake.model.intervals import Grid, Interval
 from oncelake.model.pattern import PatternDefaults
 from oncelake.model.source_location import declared_at
 from oncelake.spark.columns import find_time_column
-from oncelake.spark.sql import all_of, inside, share
+from oncelake.spark.sql import all_of, filter_predicates, inside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,6 +61,10 @@ class ReplaceInterval(PatternDefaults):
         """Return the declared time column and its type."""
         return find_time_column(frame, self.time, writing.grid or Grid("hour"), frame_origin(writing))
 
+    def cut_column(self, log: Log | None) -> str | None:  # noqa: ARG002  the contract
+        """Return the declared time column."""
+        return self.time
+
     def partitioned_by_time(self, log: Log | None) -> bool:
         """Return whether the table is partitioned by the time column."""
         columns = log.partitioned_by if log else self.layout.partition_by
@@ -68,9 +72,9 @@ class ReplaceInterval(PatternDefaults):
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """Write one `replaceWhere` on the interval and the row filter."""
-        assert isinstance(writing.work.slice, Interval)
+        slice_ = writing.work.slice
+        assert isinstance(slice_, Interval)
         column, kind = self.time_column(frame, writing)
         ensure_table(frame, writing, self.layout)
-        writing = writing.noting(cut_by=[column, writing.work.slice.zone])
-        in_interval = inside(column, kind, writing.work.slice)
-        replace(frame, writing, all_of([in_interval, *share(self.row_filter)]), (column, *self.row_filter))
+        predicate = all_of([inside(column, kind, slice_), *filter_predicates(self.row_filter)])
+        replace(frame, writing.noting(cut_by=[column, slice_.zone]), predicate, (column, *self.row_filter))

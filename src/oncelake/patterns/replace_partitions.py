@@ -16,7 +16,7 @@ from oncelake.model.intervals import Grid, Interval
 from oncelake.model.pattern import PatternDefaults
 from oncelake.model.source_location import declared_at
 from oncelake.spark.columns import find_column
-from oncelake.spark.sql import all_of, inside, one_of, share
+from oncelake.spark.sql import all_of, filter_predicates, inside, one_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -68,6 +68,11 @@ class ReplacePartitions(PatternDefaults):
             return f"replace_partitions on {self.target}: values= are the same for every interval; remove every= or values="
         return None
 
+    def cut_column(self, log: Log | None) -> str | None:
+        """Return the partition column that is a time, by the types of the table."""
+        types = {name.casefold(): kind for name, kind in log.schema.items()} if log else {}
+        return next((name for kind in _TIME_TYPES for name in self.by if types.get(name.casefold()) == kind), None)
+
     def partitioned_by_time(self, log: Log | None) -> bool:  # noqa: ARG002  the contract
         """Return True: the time column is a partition column."""
         return True
@@ -87,14 +92,14 @@ class ReplacePartitions(PatternDefaults):
             return
         if isinstance(writing.work.slice, Interval):
             writing = writing.noting(cut_by=[self.time_column(frame, writing)[0], writing.work.slice.zone])
-        replace(frame, writing, all_of([partitions, *share(self.row_filter)]), (*names, *self.row_filter))
+        replace(frame, writing, all_of([partitions, *filter_predicates(self.row_filter)]), (*names, *self.row_filter))
 
     def _partitions(self, frame: DataFrame, names: tuple[str, ...], writing: Writing) -> str | None:
         """Return the predicate of the partitions to replace; None if there are none."""
         if isinstance(writing.work.slice, Interval):
             return inside(*self.time_column(frame, writing), writing.work.slice)
         if self.values is not None:
-            return share({names[0]: list(self.values)})[0]
+            return filter_predicates({names[0]: list(self.values)})[0]
         return one_of(partitions_of(frame, names))
 
     def time_column(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:

@@ -51,11 +51,12 @@ def decide(  # noqa: PLR0913  the three last are keyword arguments with defaults
     stale: Stale,
     *,
     redo_stale: bool = False,
+    redo_late: bool = False,
     single_works: int = 1000,
 ) -> list[Decision]:
     """Return what would happen with a target all over a span, in the order of time.
 
-    With `redo_stale` stale works are reprocessed. More works than `single_works` are reported as few ranges.
+    With `redo_stale` stale works are reprocessed, with `redo_late` those whose inputs changed. More works than `single_works` are reported as few ranges.
     """
     if log is None or pipeline.grid is None or pipeline.start is None:
         return [Decision(instant_text(span.start), instant_text(span.end), "run", 1, "not done yet")]
@@ -72,7 +73,7 @@ def decide(  # noqa: PLR0913  the three last are keyword arguments with defaults
             request,
             part,
             pattern,
-            redo_stale or (part is not None and part.late and is_late(pipeline, end, span.end)),
+            redo_stale or (part is not None and part.late and (redo_late or is_late(pipeline, end, span.end))),
         )
         for start, end, (covered, request, part) in align(*rows)
         if covered is not None

@@ -9,7 +9,7 @@ from typing import Any
 from oncelake.declare.pipelines import Pipeline
 from oncelake.model.contracts import Log
 from oncelake.model.intervals import Interval
-from oncelake.model.work import FAILED_BEFORE, STALE, InputSize, Request
+from oncelake.model.work import FAILED_BEFORE, LATE, STALE, InputSize, Request
 from oncelake.planning.decisions import Stale
 
 
@@ -40,5 +40,5 @@ class PlanInputs:
 
     def wants(self, cause: str) -> bool:
         """Return whether the request is for works of that cause."""
-        only = self.request.only
+        only = STALE if self.request.only == LATE else self.request.only
         return only in (None, cause) or (only == FAILED_BEFORE and cause != STALE)

@@ -11,7 +11,7 @@ from oncelake.model.contracts import RangeWriter
 from oncelake.model.coverage import align, coalesce
 from oncelake.model.intervals import Grid, Interval, merge, parse_interval, subtract
 from oncelake.model.markers import Marker
-from oncelake.model.work import FAILED_BEFORE, STALE, InputSize, Planned, Upstream, Work
+from oncelake.model.work import FAILED_BEFORE, LATE, STALE, InputSize, Planned, Upstream, Work
 from oncelake.planning.decisions import Decision, decide
 from oncelake.planning.inputs import LakeState, PlanInputs
 
@@ -62,9 +62,9 @@ def _ordered(found: list[T], backwards: bool) -> list[T]:
 def _pieces(pipeline: Pipeline, span: Interval, inputs: PlanInputs) -> Iterator[tuple[Interval, list[Decision]]]:
     """Yield the span, cut wherever the decision about one of the targets changes; only what was requested is to be done."""
     known, request = inputs.known, inputs.request
-    redo = request.only == STALE
+    redo = {"redo_stale": request.only == STALE, "redo_late": request.only == LATE}
     rows = [
-        decide(pipeline, pattern, span, known.logs.get(pattern.target), known.stale, redo_stale=redo)
+        decide(pipeline, pattern, span, known.logs.get(pattern.target), known.stale, **redo)
         for pattern in pipeline.writes
     ]
     for start, end, found in align(*rows):

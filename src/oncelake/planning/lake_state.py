@@ -12,7 +12,7 @@ from oncelake.errors import OncelakeError
 from oncelake.model.contracts import Log
 from oncelake.model.intervals import Interval
 from oncelake.model.slices import Whole
-from oncelake.model.work import STALE, Request
+from oncelake.model.work import LATE, STALE, Request
 from oncelake.planning.inputs import LakeState
 from oncelake.planning.staleness import Sources, Staleness, reading_of
 
@@ -35,7 +35,7 @@ def read_lake_state(
         logs,
         {pipeline.name: _pins_now(pipeline, lake) for pipeline in chosen if pipeline.grid is None},
         sources.estimate,
-        Staleness(logs, sources, everything=request.only == STALE).parts,
+        Staleness(logs, sources, everything=request.only in (STALE, LATE)).parts,
         failed,
         all(table.exclusive for table in tables),
     )

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import Any
 
-from oncelake.declare.code_fingerprint import code_fingerprint
+from oncelake.declare.code_fingerprint import pipeline_fingerprint
 from oncelake.declare.pipelines import Pipeline
 from oncelake.errors import OncelakeError
 from oncelake.model.contracts import Lake, Log, Pattern, Reading, SourceStats
 from oncelake.model.coverage import Coverage
-from oncelake.model.intervals import Interval, instant_text, subtract
+from oncelake.model.intervals import Interval, instant_text, parse_interval, subtract
 from oncelake.model.slices import Slice, Whole
 from oncelake.model.work import InputSize
 from oncelake.planning.decisions import StalePart, is_late
+
+# The facts of a work whose commit Delta has cleaned up.
+_CLEANED_UP: Mapping[str, Any] = {}
 
 
 def reading_of(pipeline: Pipeline, slice_: Slice, lake: Lake) -> Reading:
@@ -54,35 +56,41 @@ class Staleness:
     def __init__(self, logs: Mapping[str, Log | None], sources: Sources, everything: bool) -> None:
         """Look at the newest works, at those within the lookback, or at `everything`."""
         self.logs, self.sources, self.everything = logs, sources, everything
-        self.code = cache(code_fingerprint)
 
     def parts(self, pipeline: Pipeline, pattern: Pattern, coverage: Sequence[Coverage]) -> list[StalePart]:
         """Return the parts of what is done that are stale, and why, in the order of time."""
         log = self.logs.get(pattern.target)
         if log is None:
             return []
-        facts = self._facts(pipeline, log, coverage)
+        facts, code = self._facts(pipeline, log, coverage), pipeline_fingerprint(pipeline, pattern)
         return [
             part
             for covered in coverage
             if covered.name in facts
-            for part in self._parts(pipeline, covered, facts[covered.name])
+            for part in self._parts(pipeline, code, covered, facts[covered.name])
         ]
 
     def _facts(self, pipeline: Pipeline, log: Log, coverage: Sequence[Coverage]) -> Mapping[str, Mapping[str, Any]]:
         """Return the facts of the newest commits, and of every work that may have to be reprocessed."""
         found = dict(log.newest_facts())
         for covered in coverage if self.everything else _within_lookback(pipeline, coverage):
-            if covered.name not in found and (commit := log.commit(covered.name)):
-                found[covered.name] = commit.facts
+            if covered.name not in found:
+                commit = log.commit(covered.name)
+                found[covered.name] = commit.facts if commit else _CLEANED_UP
         return found
 
-    def _parts(self, pipeline: Pipeline, covered: Coverage, facts: Mapping[str, Any]) -> Iterable[StalePart]:
-        """Return the stale parts of one work."""
-        made_by, now = facts.get("code"), self.code(pipeline.function)
-        if made_by and now and made_by != now:
-            return [StalePart(covered.start, covered.end, "its code changed", late=False)]
-        return self._changed(pipeline, covered.interval, facts.get("pins") or {})
+    def _parts(self, pipeline: Pipeline, code: str, covered: Coverage, facts: Mapping[str, Any]) -> Iterable[StalePart]:
+        """Return the stale parts of one work: changed inputs first, because `run` may reprocess those."""
+        if facts is _CLEANED_UP:
+            why = "its inputs may have changed: the log no longer has the commit that says which it read"
+            return [StalePart(covered.start, covered.end, why)] if self.sources.stats(pipeline) else []
+        changed = list(self._changed(pipeline, covered.interval, facts.get("pins") or {}))
+        if not facts.get("code") or facts["code"] == code:
+            return changed
+        left = subtract([covered.interval], [parse_interval(f"{part.start}..{part.end}") for part in changed])
+        why = "its code changed, or its declaration"
+        rest = [StalePart(instant_text(part.start), instant_text(part.end), why, late=False) for part in left]
+        return sorted([*changed, *rest])
 
     def _changed(self, pipeline: Pipeline, interval: Interval, pins: Mapping[str, Any]) -> Iterator[StalePart]:
         """Yield the cells of an interval for which something that is read has changed since the pins, in the order of time."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from oncelake.delta.layout import ColumnNames, parse_columns
 from oncelake.delta.log import TableLog
 from oncelake.delta.tables import delta_log, require_log
-from oncelake.delta.time_ranges import TimeColumn, estimate, touched
+from oncelake.delta.time_ranges import TimeColumn, changed_files, estimate, touched
 from oncelake.delta.writes import table_at
 from oncelake.errors import BadDeclaration
 from oncelake.model.contracts import Pins, Read, Reading
@@ -65,19 +65,19 @@ class TableSource:
         return None
 
     def pin(self, reading: Reading) -> Pins:
-        """The version the table has now."""
+        """Pin the version the table has now."""
         log = require_log(reading.lake.table(self.name))
         return {"table": self.name, "version": log.version, "id": log.metadata.get("id")}
 
-    def stats(self, reading: Reading) -> TableSight:
-        """By the log it has now."""
+    def stats(self, reading: Reading) -> TableStats:
+        """Return statistics from the log it has now."""
         log = delta_log(reading.lake.table(self.name))
         zone = reading.grid.zone if reading.grid else "UTC"
-        return TableSight(self.name, log, TimeColumn.of(log, self.time, zone) if log and self.time else None)
+        return TableStats(self.name, log, TimeColumn.of(log, self.time, zone) if log and self.time else None)
 
     def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
-        """The rows of a slice, as of the pinned version."""
-        # Delta computes the state of an older version anew whenever it is asked for: once for all slices.
+        """Return a function that reads the rows of a slice, as of the pinned version."""
+        # Delta computes the state of an older version for every read of it: read it once for all slices.
         whole = table_at(session, reading.lake.table(self.name).path, pins["version"])
         return lambda slice_: self._latest(self._sliced(whole, replace(reading, slice=slice_)))
 
@@ -97,7 +97,7 @@ class TableSource:
 
 
 @dataclass(frozen=True)
-class TableSight:
+class TableStats:
     """What the log of a table says of the rows of intervals."""
 
     name: str
@@ -105,21 +105,26 @@ class TableSight:
     column: TimeColumn | None
 
     def estimate(self, interval: Interval) -> InputSize:
-        """By the statistics of its files."""
+        """Return how much there is to read for an interval, by the statistics of its files."""
         return estimate(self.log, self.column, interval) if self.log and self.column else InputSize()
 
     def changed(self, interval: Interval, pins: Pins) -> list[tuple[Interval, str]]:
-        """By the statistics of the files that came and went since the pinned version."""
-        if self.log is None or self.column is None:
+        """Return the parts of an interval that changed since the pinned version; all of it where that is not known."""
+        if self.log is None:
             return []
         if self.log.metadata.get("id") != pins.get("id"):
-            return [(interval, f"{self.name} was made anew")]
+            return [(interval, f"{self.name} was recreated")]
+        pinned = pins["version"]
+        if pinned >= self.log.version:
+            return []
+        if not self.log.commits or self.log.commits[0] > pinned + 1:
+            return [(interval, f"{self.name} may have changed: its log no longer reaches back to version {pinned}")]
         changes = []
-        for version in self.log.commits[bisect_right(self.log.commits, pins["version"]) :]:
+        for version in self.log.commits[bisect_right(self.log.commits, pinned) :]:
             found = self._touched(version)
-            got = "may have got" if found is None else "got"
-            parts = [part for part in found or () if part.overlaps(interval)] if found is not None else [interval]
-            changes += [(part, f"{self.name} {got} other rows for it in version {version}") for part in parts]
+            verb = "may have got" if found is None else "got"
+            parts = [interval] if found is None else [part for part in found if part.overlaps(interval)]
+            changes += [(part, f"{self.name} {verb} other rows for it in version {version}") for part in parts]
         return changes
 
     @cached_property
@@ -127,9 +132,12 @@ class TableSight:
         return {}
 
     def _touched(self, version: int) -> list[Interval] | None:
-        """The time a commit touched; asked for every interval, so each commit is read once."""
+        """Return the time a commit touched, by this reader's column; None if that is not known. Each commit is read once."""
         assert self.log is not None
-        assert self.column is not None
         if version not in self._seen:
-            self._seen[version] = touched(self.log.entry(version), self.column)
+            entry = self.log.entry(version)
+            if self.column is not None:
+                self._seen[version] = touched(entry, self.column)
+            else:
+                self._seen[version] = None if changed_files(entry) else []
         return self._seen[version]

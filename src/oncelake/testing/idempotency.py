@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from oncelake import Fingerprint
+    from oncelake.delta.fingerprint import Fingerprint
 
     Table = str | Path | Callable[[], DataFrame]
     Tables = Table | Iterable[Table] | Mapping[str, Table]
@@ -74,14 +74,14 @@ class ComparedTables(NamedTuple):
         return {name: self._content(table) for name, table in self.named.items()}
 
     def _content(self, table: Table) -> TableContent | None:
-        import oncelake as once
+        from oncelake.api import fingerprint
 
         snapshot = self._snapshot(table)
         if snapshot is None:
             return None
         frame, excluded = snapshot.frame(), {column.casefold() for column in self.exclude}
         own = [column for column in frame.columns if column.casefold() in excluded]
-        return TableContent(snapshot, once.fingerprint(frame, exclude=own, by=snapshot.by))
+        return TableContent(snapshot, fingerprint(frame, exclude=own, by=snapshot.by))
 
     def _snapshot(self, table: Table) -> TableSnapshot | None:
         from oncelake.delta.log import find_log
@@ -149,11 +149,11 @@ def _difference(name: str, first: TableContent | None, now: TableContent | None,
 
 
 def _examples(first: TableContent, now: TableContent) -> list[str]:
-    import oncelake as once
+    from oncelake.api import differences
 
     if first.snapshot.made != now.snapshot.made:
         return ["its content is another, but the table was made anew: the rows of run 1 are gone"]
-    found = once.differences(
+    found = differences(
         now.snapshot.frame(), first.snapshot.frame(), exclude=now.fingerprint.excluded, limit=_EXAMPLES
     )
     if found.columns:

@@ -22,6 +22,7 @@ class MemoryLog:
     partitioned_by: tuple[str, ...] = ()
     clustered_by: tuple[str, ...] = ()
     deletion_vectors: bool = False
+    schema: dict[str, str] = field(default_factory=dict)
 
     def add(self, marker: Marker, **facts: Any) -> MemoryLog:
         """Commit a marker. Like Delta, ignore one whose app id has this version or a later one."""
