@@ -108,7 +108,7 @@ def test_cells_tile_a_range_without_gap_or_overlap(grid, instant, count):
     assert len(cells) == count
     assert (cells[0].start, cells[-1].end) == (start, end)
     assert all(one.end == following.start for one, following in pairwise(cells))
-    assert all(grid.holds(cell.start) and grid.holds(cell.end) for cell in cells)
+    assert all(grid.is_boundary(cell.start) and grid.is_boundary(cell.end) for cell in cells)
 
 
 @thorough

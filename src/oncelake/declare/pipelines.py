@@ -163,7 +163,7 @@ def _parse_grid(schedule: Schedule) -> tuple[Grid | None, datetime | None]:
     if schedule.start is None:
         raise ValueError('every= needs start=, the first interval (for example start="2024-01-01")')
     start = grid.parse(schedule.start)
-    if not grid.holds(start):
+    if not grid.is_boundary(start):
         raise ValueError(
             f"start={schedule.start} is off the grid of every {grid.every}: it lies inside {grid.cell(start)}"
         )

@@ -1,1 +1,1 @@
-"""Frozen records and arithmetic. Standard library only."""
+"""Frozen records and time arithmetic. Standard library only."""

@@ -1,4 +1,4 @@
-"""Which generation covers which time: stretches of time laid over each other. Pure."""
+"""Coverage: which generation of which marker covers which range of time. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelake.model.intervals import Interval, instant_text, parse_interval
 
 
 class Coverage(NamedTuple):
-    """A named stretch of time and its height, spelled as `Interval.text` does: the spelling sorts as time does."""
+    """A range of time that a marker covers in a generation. Instants are text as in `Interval.text`, which sorts by time."""
 
     start: str
     end: str
@@ -21,36 +21,36 @@ class Coverage(NamedTuple):
 
     @property
     def interval(self) -> Interval:
-        """The stretch itself."""
+        """The range as an interval."""
         return parse_interval(f"{self.start}..{self.end}")
 
 
 def resolve_overlaps(coverage: Iterable[Coverage]) -> list[Coverage]:
-    """Of layers that lie over each other the highest part everywhere, in the order of time."""
+    """Return disjoint coverage in time order: where ranges overlap, the highest generation wins."""
     ordered = sorted(coverage)
     if all(one.end <= other.start for one, other in pairwise(ordered)):
         return ordered
-    found: list[Coverage] = []
-    begun: list[tuple[int, str, Coverage]] = []
+    resolved: list[Coverage] = []
+    active: list[tuple[int, str, Coverage]] = []
     position = 0
     for start, end in pairwise(sorted({edge for covered in ordered for edge in covered[:2]})):
         while position < len(ordered) and ordered[position].start <= start:
-            heappush(begun, (-ordered[position].generation, ordered[position].name, ordered[position]))
+            heappush(active, (-ordered[position].generation, ordered[position].name, ordered[position]))
             position += 1
-        while begun and begun[0][-1].end <= start:
-            heappop(begun)
-        if not begun:
+        while active and active[0][-1].end <= start:
+            heappop(active)
+        if not active:
             continue
-        top = begun[0][-1]
-        if found and found[-1].end == start and found[-1].name == top.name:
-            found[-1] = found[-1]._replace(end=end)
+        highest = active[0][-1]
+        if resolved and resolved[-1].end == start and resolved[-1].name == highest.name:
+            resolved[-1] = resolved[-1]._replace(end=end)
         else:
-            found.append(top._replace(start=start, end=end))
-    return found
+            resolved.append(highest._replace(start=start, end=end))
+    return resolved
 
 
 def coalesce(coverage: Iterable[Coverage]) -> list[Interval]:
-    """Layers in the order of time as few intervals; only what is left is parsed."""
+    """Return coverage in time order as few intervals. Ranges are joined as text; only the result is parsed."""
     spans: list[list[str]] = []
     last = ""
     for start, end, _, _ in coverage:
@@ -62,25 +62,25 @@ def coalesce(coverage: Iterable[Coverage]) -> list[Interval]:
     return [parse_interval("..".join(span)) for span in spans]
 
 
-class Stretch(Protocol):
-    """Anything that has a start and an end, spelled as `Interval.text` does."""
+class TimeRange(Protocol):
+    """A record with a start and an end, as text like in `Interval.text`."""
 
     @property
     def start(self) -> str:
-        """Where it begins."""
+        """The start, inclusive."""
         ...
 
     @property
     def end(self) -> str:
-        """Where it ends, exclusive."""
+        """The end, exclusive."""
         ...
 
 
-S = TypeVar("S", bound=Stretch)
+R = TypeVar("R", bound=TimeRange)
 
 
 def clip(coverage: Sequence[Coverage], span: Interval) -> list[Coverage]:
-    """The parts of layers that lie in a span. They do not overlap and are in the order of time."""
+    """Return the parts of the coverage inside a span. The coverage must be disjoint and in time order."""
     start, end = instant_text(span.start), instant_text(span.end)
     first = bisect_right(coverage, start, key=lambda covered: covered.end)
     inside = list(coverage[first : bisect_left(coverage, end, key=lambda covered: covered.start)])
@@ -90,21 +90,24 @@ def clip(coverage: Sequence[Coverage], span: Interval) -> list[Coverage]:
     return inside
 
 
-def align(*rows: Sequence[S]) -> Iterator[tuple[str, str, tuple[S | None, ...]]]:
-    """Time cut wherever one of some rows of disjoint stretches changes, and what each row has there."""
-    if sum(map(bool, rows)) == 1:
-        # Most often there is one row that changes, and it may be long.
-        (number,) = (number for number, row in enumerate(rows) if row)
-        yield from ((s.start, s.end, tuple(s if n == number else None for n in range(len(rows)))) for s in rows[number])
+def align(*timelines: Sequence[R]) -> Iterator[tuple[str, str, tuple[R | None, ...]]]:
+    """Split time at each boundary of some timelines of disjoint ranges; yield the parts and the range each timeline has there."""
+    count = len(timelines)
+    if sum(map(bool, timelines)) == 1:
+        # The usual case is one timeline that is not empty, and it may be long.
+        (number,) = (number for number, ranges in enumerate(timelines) if ranges)
+        yield from (
+            (r.start, r.end, tuple(r if n == number else None for n in range(count))) for r in timelines[number]
+        )
         return
-    positions = [0] * len(rows)
-    edges = sorted({edge for row in rows for stretch in row for edge in (stretch.start, stretch.end)})
+    positions = [0] * count
+    edges = sorted({edge for ranges in timelines for one in ranges for edge in (one.start, one.end)})
     for start, end in pairwise(edges):
-        found: list[S | None] = []
-        for number, row in enumerate(rows):
-            while positions[number] < len(row) and row[positions[number]].end <= start:
+        current: list[R | None] = []
+        for number, ranges in enumerate(timelines):
+            while positions[number] < len(ranges) and ranges[positions[number]].end <= start:
                 positions[number] += 1
-            stretch = row[positions[number]] if positions[number] < len(row) else None
-            found.append(stretch if stretch is not None and stretch.start <= start else None)
-        if any(stretch is not None for stretch in found):
-            yield start, end, tuple(found)
+            one = ranges[positions[number]] if positions[number] < len(ranges) else None
+            current.append(one if one is not None and one.start <= start else None)
+        if any(one is not None for one in current):
+            yield start, end, tuple(current)

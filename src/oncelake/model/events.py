@@ -1,4 +1,4 @@
-"""What happens in a run, as frozen events. The ledger, the terminal and whoever else listens see the same ones."""
+"""The events of a run, as frozen records. All listeners, such as the ledger and the terminal, receive the same ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RunPlanned:
 
 @dataclass(frozen=True)
 class WorkStarted:
-    """The works of one slice are attempted."""
+    """An attempt at the works of one slice starts."""
 
     run: str
     works: tuple[Work, ...]
@@ -25,7 +25,7 @@ class WorkStarted:
 
 @dataclass(frozen=True)
 class Retrying:
-    """An attempt failed in a way that a retry may cure; the run backs off for so many seconds."""
+    """An attempt failed with an error that a retry may fix; the run backs off for `seconds`."""
 
     run: str
     work: Work
@@ -36,7 +36,7 @@ class Retrying:
 
 @dataclass(frozen=True)
 class WorkEnded:
-    """The outcomes of some works of a slice are known: done, failed, busy or blocked. `attempted` if they were started."""
+    """Some works of a slice ended: done, failed, busy or blocked. `attempted` says whether they were started."""
 
     run: str
     outcomes: tuple[Outcome, ...]
@@ -45,14 +45,14 @@ class WorkEnded:
 
 @dataclass(frozen=True)
 class Warned:
-    """Something worth knowing that stops nothing."""
+    """A warning that stops nothing."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class RunEnded:
-    """A run is over."""
+    """A run ended."""
 
     report: Report
 

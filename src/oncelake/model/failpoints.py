@@ -1,4 +1,4 @@
-"""The named points of the ring, in their order. Reaching one does nothing, unless a proof put something there."""
+"""Failpoints: the named steps of the commit protocol, in order. They do nothing unless a proof or a test watches them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _on_reach: Callable[[str], None] | None = None
 
 
 def failpoint(point: str) -> None:
-    """Tell whoever watches that the ring has come to this point."""
+    """Call the watcher, if there is one, because the commit protocol has reached this point."""
     if _on_reach is not None:
         _on_reach(point)
 
 
 def watch(on_reach: Callable[[str], None] | None) -> None:
-    """Let a function see every point that is reached (it may kill the process), or stop it with None."""
-    global _on_reach  # noqa: PLW0603  one watcher for the whole process is the point of it
+    """Call a function at each failpoint that is reached (it may kill the process); None removes the watcher."""
+    global _on_reach  # noqa: PLW0603  one watcher for the whole process, by design
     _on_reach = on_reach

@@ -1,4 +1,4 @@
-"""What every pattern is unless it says otherwise: the defaults, in one place."""
+"""The defaults of a pattern, in one place."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from oncelake.model.slices import Slice
 
 
 class PatternDefaults:
-    """A pattern that leaves other rows alone, may be restated, and marks every slice by itself."""
+    """A pattern that deletes no rows, can be restated, and has a marker for each slice."""
 
     target: str
 
     @property
     def within(self) -> Mapping[str, Any]:
-        """All rows of the target."""
+        """The row filter: empty, which means all rows of the target."""
         return {}
 
     @property
     def replaces(self) -> bool:
-        """Rows that are there stay."""
+        """Whether existing rows of the slice are deleted: they stay."""
         return False
 
     @property
     def restates(self) -> bool:
-        """The same work may be done again with the next generation."""
+        """Whether a work may be restated: yes, with the next generation."""
         return True
 
     @property
     def compacts(self) -> bool:
-        """Its files are left as they are."""
+        """Whether small files are compacted: no."""
         return False
 
     def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  the contract; it fits every grid
-        """Nothing can be wrong with the declaration."""
+        """Return None: the declaration is valid on every grid."""
         return None
 
     def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
-        """Put the slice into the app id, so that a backfill of an older slice is not taken for done."""
+        """Return a marker with the slice in its app id, so that a backfill of an older slice does not count as done."""
         return marker(pipeline, self.target, slice_, generation)
 
     def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Coverage]:  # noqa: ARG002  the contract
-        """Return the time that markers of their own cover."""
+        """Return the time that the markers of the slices cover."""
         return log.coverage(pipeline, self.target)
 
     def notes(self, log: Log | None) -> tuple[str, ...]:  # noqa: ARG002  the contract
-        """Return nothing: the pattern's name says it all."""
+        """Return no notes: the name of the pattern says how it writes."""
         return ()

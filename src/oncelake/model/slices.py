@@ -1,4 +1,4 @@
-"""Slices: the part of a target that one piece of work owns. One kind per way a pipeline is driven."""
+"""Slices: the part of a target that one work owns. There is one class for each way a pipeline is driven."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ class Whole:
 
     @property
     def text(self) -> str:
-        """The one spelling used in identities."""
+        """The canonical text, used in markers."""
         return "whole"
 
     def __str__(self) -> str:
-        """For people."""
+        """Format for display."""
         return "whole"
 
 
 @dataclass(frozen=True)
 class Named:
-    """A slice that a caller of `once.write` names; only the caller knows what is in it."""
+    """A slice that a caller of `once.write` names; only the caller knows its rows."""
 
     name: str
 
     @property
     def text(self) -> str:
-        """The one spelling used in identities; the sign keeps it apart from the other kinds."""
+        """The canonical text, used in markers; the prefix distinguishes it from other slices."""
         return f"={self.name}"
 
     def __str__(self) -> str:
-        """For people."""
+        """Format for display."""
         return self.name
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A numbered batch of a stream: a frozen manifest of files, or a micro-batch. Batches are done in their order."""
+    """A numbered batch of a stream: a frozen manifest of files, or a micro-batch. Batches are written in order."""
 
     stream: str
     number: int
 
     @property
     def text(self) -> str:
-        """The one spelling used in facts; the marker names the stream, and its version is the number."""
+        """The canonical text, used in facts; the marker has the stream in its app id and the number as its version."""
         return f"{_BATCH}{self.number} {self.stream}"
 
     def __str__(self) -> str:
-        """For people."""
+        """Format for display."""
         return f"{_BATCH}{self.number}"
 
 
@@ -60,7 +60,7 @@ Slice = Interval | Whole | Named | Batch
 
 
 def parse_slice(text: str) -> Slice:
-    """Return the slice that `text` spelled."""
+    """Parse the `text` of a slice."""
     if text == "whole":
         return Whole()
     if text.startswith("="):
@@ -72,19 +72,19 @@ def parse_slice(text: str) -> Slice:
 
 
 def cells(slice_: Slice, grid: Grid | None) -> list[Slice]:
-    """Return the intervals of a grid in a slice, or the slice itself if it is no time."""
+    """Return the intervals of a grid in a slice, or the slice itself if it is not an interval."""
     if grid is None or not isinstance(slice_, Interval):
         return [slice_]
     return list(grid.cells(slice_.start, slice_.end))
 
 
 def count_cells(slice_: Slice, grid: Grid | None) -> int:
-    """Return how many intervals of a grid a slice has; 1 if it is no time."""
+    """Return the number of intervals of a grid in a slice; 1 if it is not an interval."""
     return grid.count(slice_) if grid is not None and isinstance(slice_, Interval) else 1
 
 
 def halves(slice_: Slice, grid: Grid | None) -> list[Interval]:
-    """Return the two halves of a range of intervals; none where there is nothing to split."""
+    """Return the two halves of a range of intervals; an empty list if it cannot be split."""
     if grid is None or not isinstance(slice_, Interval):
         return []
     middle = grid.step(slice_.start, grid.count(slice_) // 2)
@@ -94,7 +94,7 @@ def halves(slice_: Slice, grid: Grid | None) -> list[Interval]:
 
 
 def overlap(slice_: Slice, other: Slice, grid: Grid | None) -> Slice | None:
-    """Return the part of a slice, in cells of its grid, that shares time with another; all of it where one is no time."""
+    """Return the part of a slice, in cells of its grid, that overlaps another; all of it if one is not an interval."""
     if grid is None or not isinstance(slice_, Interval) or not isinstance(other, Interval):
         return slice_
     if not other.overlaps(slice_):

@@ -76,7 +76,7 @@ class Merge(KeyedPattern):
     kind = "merge"
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
-        """Write one MERGE that contains the rows that change something. If no row does, the commit carries the marker alone."""
+        """Write one MERGE that contains only rows that change; if none do, the commit carries the marker alone."""
         from oncelake.keyed.merge import KeyedMerge
 
         merge = KeyedMerge.begin(frame, self.spec, self.layout, writing)

@@ -40,11 +40,11 @@ class Overwrite(PatternDefaults):
     replaces = True
 
     def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
-        """Return a marker with one app id for all intervals: an older reload counts as done once a newer one is committed."""
+        """Return a marker with one app id for all intervals: an older reload is done once a newer one is committed."""
         return reload_marker(pipeline, self.target, slice_, generation)
 
     def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Coverage]:
-        """Return all intervals up to the newest reload. The rows of earlier intervals are replaced, so their generation is 0."""
+        """Return all intervals up to the newest reload; earlier ones have generation 0, because their rows were replaced."""
         name = self.marker(pipeline, grid.cell(start), 1).app_id
         recorded = log.recorded(name)
         newest = None if recorded is None else newest_reload(recorded)

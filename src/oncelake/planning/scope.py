@@ -62,7 +62,7 @@ def _on_grid(name: str, grid: Grid, option: str, text: str) -> datetime:
     except (ValueError, OverflowError) as error:
         problem = f"{option} {text!r} is not a date (like 2024-03-15 or 2024-03-15T06:00)"
         raise BadRange(problem=problem, next=f"oncelake plan {name}") from error
-    if not grid.holds(instant):
+    if not grid.is_boundary(instant):
         cell = grid.cell(instant)
         problem = (
             f"{option} {text} is off the grid of {name}, which has an interval every {grid.every}: {cell} holds it"
