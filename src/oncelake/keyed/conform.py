@@ -138,7 +138,7 @@ def quarantine(frame: DataFrame, reason: str, writing: Writing) -> Writing:
     path = f"{writing.internal}/quarantine/{work.target}"
     writes.create(tagged, path, writes.Layout())
     tagged.write.format("delta").mode("overwrite").option("replaceWhere", equal("work", work.marker.app_id)).save(path)
-    return writing.noting(quarantined=tagged.count())
+    return writing.with_facts(quarantined=tagged.count())
 
 
 def wrong_columns(writing: Writing, difference: str) -> WrongColumns:

@@ -1,4 +1,4 @@
-"""The seams: what a source, a pattern, a table and a listener must offer. Planning and running know nothing else of them."""
+"""The seams: the protocols of sources, patterns, tables and listeners. Planning and running use nothing else of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Read = Callable[[Slice], "DataFrame"]
 
 
 class Log(Protocol):
-    """What a target's own log says is done."""
+    """The log of a target, which says what is done."""
 
     @property
     def version(self) -> int:
@@ -68,26 +68,26 @@ class Log(Protocol):
         ...
 
     def coverage(self, pipeline: str, target: str, requested: bool = False) -> list[Coverage]:
-        """Return the time a pipeline has done here, or was requested to restate."""
+        """Return the coverage of a pipeline in this table: what is done, or, if `requested`, what was requested to be restated."""
         ...
 
 
 class Table(Protocol):
-    """A table of the lake. Everybody asks the table; nobody goes around it by path."""
+    """A table of the lake. All access goes through the table, never around it by path."""
 
     @property
     def name(self) -> str:
-        """Its name, like `silver.orders`."""
+        """The name, like `silver.orders`."""
         ...
 
     @property
     def path(self) -> str:
-        """Where it lies."""
+        """The path or URI."""
         ...
 
     @property
     def exclusive(self) -> bool:
-        """Whether the lock keeps every other writer out from the look at the log to the commit."""
+        """Whether the lock excludes all other writers from the read of the log until the commit."""
         ...
 
     def log(self) -> Log | None:
@@ -99,7 +99,7 @@ class Table(Protocol):
         ...
 
     def lock(self, timeout: float, give_up: Callable[[], bool], doing: str = "") -> AbstractContextManager[None]:
-        """Hold the table's lock; Busy if that took longer than the timeout or `give_up` says waiting is pointless."""
+        """Hold the table's lock; raise Busy after the timeout, or when `give_up` returns True."""
         ...
 
     def mark(self, stamp: Stamp, session: SparkSession) -> None:
@@ -108,7 +108,7 @@ class Table(Protocol):
 
 
 class Lake(Protocol):
-    """Where tables and files are: names to tables and paths, never outside the lake."""
+    """The lake: maps names to tables and paths, never outside the lake."""
 
     def table(self, name: str) -> Table:
         """Return a table."""
@@ -121,7 +121,7 @@ class Lake(Protocol):
 
 @dataclass(frozen=True)
 class Reading:
-    """What a source is asked to read: for which pipeline, which slice, and from where."""
+    """A request to a source: the pipeline, the slice and the lake to read from."""
 
     pipeline: str
     slice: Slice
@@ -131,61 +131,61 @@ class Reading:
 
 
 class SourceStats(Protocol):
-    """What a source shows of itself at a moment, without being read."""
+    """Statistics of a source at one moment, without reading its data."""
 
     def estimate(self, interval: Interval) -> InputSize:
-        """How much there is to read for an interval, as far as that is known."""
+        """Return the size of the input for an interval, as far as it is known."""
         ...
 
     def changed(self, interval: Interval, pins: Pins) -> list[tuple[Interval, str]]:
-        """Which parts of an interval changed since the pins, and how, as far as that can be told."""
+        """Return the parts of an interval that changed since the pins, and how, as far as that is known."""
         ...
 
 
 class Source(Protocol):
-    """Something a pipeline reads, repeatably."""
+    """An input of a pipeline that can be read again as of its pins."""
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of the tables it reads, for the order of pipelines."""
+        """The names of the tables it reads, from which pipelines are ordered."""
         ...
 
     @property
     def by_interval(self) -> bool:
-        """Whether what it reads depends on the interval."""
+        """Whether the rows it reads depend on the interval."""
         ...
 
     @property
     def time(self) -> str | None:
-        """The column that says to which interval a row belongs, if a column does."""
+        """The column that decides to which interval a row belongs, if there is one."""
         ...
 
     def problem(self, grid: Grid | None) -> str | None:
-        """What is wrong with this declaration in a pipeline on that grid, or None."""
+        """Return what is wrong with this declaration in a pipeline on that grid, or None."""
         ...
 
     def pin(self, reading: Reading) -> Pins:
-        """The exact versions of what would be read now. Needs no JVM."""
+        """Return the exact versions that would be read now. Needs no JVM."""
         ...
 
     def stats(self, reading: Reading) -> SourceStats:
-        """What can be told of it now without reading it. Needs no JVM."""
+        """Return its statistics as of now, without reading its data. Needs no JVM."""
         ...
 
     def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
-        """What gives the frame of the slice, or of a part of it, as of the pins; what they share is done once."""
+        """Return a function that reads the slice, or a part of it, as of the pins. Preparation common to the parts is done once."""
         ...
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What travels in a commit beside the data: the marker and the facts."""
+    """What a commit carries beside the data: the marker and the facts."""
 
     marker: Marker
     facts: str
 
-    def noting(self, **more: Any) -> Stamp:
-        """The same stamp with more facts."""
+    def with_facts(self, **more: Any) -> Stamp:
+        """Return the same stamp with more facts."""
         return Stamp(
             self.marker, json.dumps({"oncelake": json.loads(self.facts)["oncelake"] | more}, separators=(",", ":"))
         )
@@ -193,9 +193,9 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Writing:
-    """What a pattern is asked to write: which work, into which table, with which stamp.
+    """A request to a pattern: the work, the table to write and the stamp of the commit.
 
-    `internal` is the folder of what oncelake keeps for itself.
+    `internal` is the folder of oncelake's own files.
     """
 
     work: Work
@@ -208,12 +208,12 @@ class Writing:
 
     @property
     def path(self) -> str:
-        """Where the table lies."""
+        """The path or URI of the table."""
         return self.table.path
 
-    def noting(self, **facts: Any) -> Writing:
+    def with_facts(self, **facts: Any) -> Writing:
         """Return the same writing with more facts in its commit."""
-        return replace(self, stamp=self.stamp.noting(**facts))
+        return replace(self, stamp=self.stamp.with_facts(**facts))
 
 
 class Pattern(Protocol):
@@ -226,56 +226,56 @@ class Pattern(Protocol):
 
     @property
     def kind(self) -> str:
-        """Its name, as the user writes it."""
+        """The name of the pattern in declarations."""
         ...
 
     @property
     def within(self) -> Mapping[str, Any]:
-        """The share of the target it owns; empty for all of it."""
+        """The row filter: the rows of the target it owns; empty for all rows."""
         ...
 
     @property
     def replaces(self) -> bool:
-        """Whether it removes the rows of its slice that are there, so that nobody else may own them."""
+        """Whether it deletes the existing rows of its slice, so that no other pipeline may own them."""
         ...
 
     @property
     def restates(self) -> bool:
-        """Whether a work may be done again with the next generation."""
+        """Whether a work may be restated, with the next generation."""
         ...
 
     @property
     def compacts(self) -> bool:
-        """Whether small files that it leaves are put together between works."""
+        """Whether the small files that it writes are compacted between works."""
         ...
 
     def problem(self, grid: Grid | None) -> str | None:
-        """What is wrong with this declaration in a pipeline on that grid, or None."""
+        """Return what is wrong with this declaration in a pipeline on that grid, or None."""
         ...
 
     def marker(self, pipeline: str, slice_: Slice, generation: int) -> Marker:
-        """The identity its commit carries."""
+        """Return the marker that its commit carries."""
         ...
 
     def done(self, log: Log, pipeline: str, start: datetime, grid: Grid) -> list[Coverage]:
-        """The time since the start that the log says is done, and up to which generation."""
+        """Return the time since the start that is done according to the log, with generations."""
         ...
 
     def notes(self, log: Log | None) -> tuple[str, ...]:
-        """What a plan should say of how it writes: which files it looks at and which it rewrites."""
+        """Return notes for a plan on how it writes: which files it scans and which it rewrites."""
         ...
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
-        """Write the frame in one commit that carries the stamp, or raise and write nothing."""
+        """Write the frame in one commit that carries the stamp, or raise and commit nothing."""
         ...
 
 
 @runtime_checkable
 class RangeWriter(Protocol):
-    """A pattern that may set neighbouring intervals in one commit, because it knows which rows belong to each."""
+    """A pattern that can write neighbouring intervals in one commit, because it knows the rows of each."""
 
     def time_column(self, frame: DataFrame, writing: Writing) -> tuple[str, str]:
-        """The column of the frame, and its type, that says to which interval a row belongs."""
+        """Return the column of the frame, and its type, that decides to which interval a row belongs."""
         ...
 
     def cut_column(self, log: Log | None) -> str | None:
@@ -283,13 +283,13 @@ class RangeWriter(Protocol):
         ...
 
     def partitioned_by_time(self, log: Log | None) -> bool:
-        """Whether intervals lie in partitions of their own, so that works at the same time do not conflict."""
+        """Return whether each interval has its own partitions, so that concurrent works do not conflict."""
         ...
 
 
 class Listener(Protocol):
-    """Somebody who listens to a run: the ledger, a terminal, metrics. A listener that fails does not fail the run."""
+    """A receiver of the events of a run: the ledger, a terminal, metrics. A listener that fails does not fail the run."""
 
     def on(self, event: Event) -> None:
-        """Take notice of an event."""
+        """Handle an event."""
         ...

@@ -77,4 +77,4 @@ class ReplaceInterval(PatternDefaults):
         column, kind = self.time_column(frame, writing)
         ensure_table(frame, writing, self.layout)
         predicate = all_of([inside(column, kind, slice_), *filter_predicates(self.row_filter)])
-        replace(frame, writing.noting(cut_by=[column, slice_.zone]), predicate, (column, *self.row_filter))
+        replace(frame, writing.with_facts(cut_by=[column, slice_.zone]), predicate, (column, *self.row_filter))

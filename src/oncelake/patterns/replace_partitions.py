@@ -15,7 +15,7 @@ from oncelake.model.contracts import Log, Writing
 from oncelake.model.intervals import Grid, Interval
 from oncelake.model.pattern import PatternDefaults
 from oncelake.model.source_location import declared_at
-from oncelake.spark.columns import find_column
+from oncelake.spark.columns import find_column, hour_types
 from oncelake.spark.sql import all_of, filter_predicates, inside, one_of
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class ReplacePartitions(PatternDefaults):
             writes.append(frame, writing.path, writing.stamp)
             return
         if isinstance(writing.work.slice, Interval):
-            writing = writing.noting(cut_by=[self.time_column(frame, writing)[0], writing.work.slice.zone])
+            writing = writing.with_facts(cut_by=[self.time_column(frame, writing)[0], writing.work.slice.zone])
         replace(frame, writing, all_of([partitions, *filter_predicates(self.row_filter)]), (*names, *self.row_filter))
 
     def _partitions(self, frame: DataFrame, names: tuple[str, ...], writing: Writing) -> str | None:
@@ -106,11 +106,12 @@ class ReplacePartitions(PatternDefaults):
         """Return the partition column that is a time, and its type."""
         origin = frame_origin(writing)
         columns = [find_column(frame, name, origin) for name in self.by]
-        hourly = writing.grid is not None and writing.grid.every == "hour"
-        allowed = [kind for kind in _TIME_TYPES if not hourly or kind.startswith("timestamp")]
+        hours = hour_types(writing.grid) if writing.grid is not None and writing.grid.every == "hour" else ()
+        allowed = hours or _TIME_TYPES
         time_columns = [pair for kind in allowed for pair in columns if pair[1] == kind]
         if not time_columns:
             needs = "a date, a timestamp or text like 2024-03-15 among the partition columns"
+            needs = f"{' or '.join(hours)} among the partition columns" if hours else needs
             facts = {
                 "whose": origin.whose,
                 "pipeline": origin.pipeline,
