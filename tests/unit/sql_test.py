@@ -11,7 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelake.model.intervals import Grid
-from oncelake.spark.sql import all_of, equal, identifier, inside, literal, one_of, share, text_literal, typed_literal
+from oncelake.spark.sql import (
+    all_of,
+    equal,
+    filter_predicates,
+    identifier,
+    inside,
+    literal,
+    one_of,
+    text_literal,
+    typed_literal,
+)
 
 thorough = settings(deadline=None, max_examples=300)
 nasty = st.text(st.sampled_from("'\"`\\-/*;$ {}\n\r\0()aé日\u2019\uff07"), max_size=12)
@@ -160,7 +170,7 @@ def test_the_day_a_zone_skipped_leaves_no_date_between_two_predicates():
 )
 def test_a_share_is_a_predicate(value, predicate):
     assert equal("region", value) == predicate
-    assert share({"region": value}) == [predicate]
+    assert filter_predicates({"region": value}) == [predicate]
 
 
 def test_a_share_of_no_values_holds_no_row():

@@ -9,7 +9,7 @@ from oncelake.delta.writes import Layout
 from oncelake.errors import BadDeclaration
 from oncelake.model.names import table_name_problem
 from oncelake.model.source_location import declared_at
-from oncelake.spark.sql import share
+from oncelake.spark.sql import filter_predicates
 
 ColumnNames = str | Iterable[str] | None
 
@@ -45,7 +45,7 @@ def parse_layout(
 def parse_row_filter(within: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the row filter; raise BadDeclaration if its values cannot be part of a predicate."""
     try:
-        share(within or {})
+        filter_predicates(within or {})
     except (TypeError, AttributeError) as error:
         raise BadDeclaration(where=declared_at(), problem=f"within={within!r} is not a row filter: {error}") from error
     return dict(within or {})

@@ -34,8 +34,8 @@ def ensure_table(frame: DataFrame, writing: Writing, layout: writes.Layout, evol
     With `evolve` the table takes new columns, and null for those the frame lacks.
     """
     log = _known_log(writing) or _created(frame, writing, layout)
-    if layout.cluster_by and log.version == 0:
-        writes.cluster(frame.sparkSession, writing.path, layout)
+    if (layout.cluster_by or layout.deletion_vectors) and log.version == 0:
+        writes.apply_layout(frame.sparkSession, writing.path, layout)
         log = require_log(writing.table)
     _fit(frame, log, writing, evolve)
     return log

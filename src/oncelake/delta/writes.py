@@ -38,38 +38,39 @@ def table_at(session: SparkSession, path: str, version: int) -> DataFrame:
 
 
 def create(frame: DataFrame, path: str, layout: Layout) -> None:
-    """Create the table a frame fits into, without its rows and without a marker: a commit that does no work.
+    """Create the table for a frame, without its rows and without a marker.
 
-    A replace that creates its table checks nothing, so the table must be there before the first rows are. delta-rs
-    does it in one atomic file. Spark would leave a begun log or a data file behind when it is killed on the way, and
-    then refuse to create the table at all: it is asked only for types that delta-rs does not know.
+    A `replaceWhere` that creates its table checks nothing, so the table must exist before the first rows are written.
+    delta-rs creates it in one atomic file. Spark leaves an incomplete log behind when it is killed, and then refuses to
+    create the table: it is used only for types that delta-rs does not know.
     """
     schema = _nullable(frame.schema)
     try:
         _create_without_jvm(path, schema, layout)
-    except Exception:  # noqa: BLE001  a type or a store it does not know
+    except Exception:  # noqa: BLE001  a type or a store that delta-rs does not know
         by = f" PARTITIONED BY ({_names(layout.partition_by)})" if layout.partition_by else ""
-        also = " TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')" if layout.deletion_vectors else ""
-        statement = f"CREATE TABLE IF NOT EXISTS delta.{identifier(path)} ({schema.toDDL()}) USING delta{by}{also}"
+        statement = f"CREATE TABLE IF NOT EXISTS delta.{identifier(path)} ({schema.toDDL()}) USING delta{by}"
         frame.sparkSession.sql(statement)
 
 
-def cluster(session: SparkSession, path: str, layout: Layout) -> None:
-    """Cluster a table that has no rows yet, in a commit without a marker."""
-    session.sql(f"ALTER TABLE delta.{identifier(path)} CLUSTER BY ({_names(layout.cluster_by)})")
+def apply_layout(session: SparkSession, path: str, layout: Layout) -> None:
+    """Set clustering and deletion vectors of a table that has no rows yet, in commits without a marker.
+
+    delta-rs cannot: it knows no clustering, and with deletion vectors it adds the feature `variantType`, which readers refuse.
+    """
+    if layout.cluster_by:
+        session.sql(f"ALTER TABLE delta.{identifier(path)} CLUSTER BY ({_names(layout.cluster_by)})")
+    if layout.deletion_vectors:
+        properties = "('delta.enableDeletionVectors' = 'true')"
+        session.sql(f"ALTER TABLE delta.{identifier(path)} SET TBLPROPERTIES {properties}")
 
 
 def _create_without_jvm(path: str, schema: StructType, layout: Layout) -> None:
     from deltalake import DeltaTable, Schema
 
     place = str(local_path(path)) if is_local(path) else path
-    DeltaTable.create(
-        place,
-        schema=Schema.from_json(schema.json()),
-        partition_by=list(layout.partition_by),
-        mode="ignore",
-        configuration={"delta.enableDeletionVectors": "true"} if layout.deletion_vectors else None,
-    )
+    fields = Schema.from_json(schema.json())
+    DeltaTable.create(place, schema=fields, partition_by=list(layout.partition_by), mode="ignore")
 
 
 def _names(columns: tuple[str, ...]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from oncelake.declare.code_fingerprint import code_fingerprint
+from oncelake.declare.code_fingerprint import pipeline_fingerprint
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.conflicts import one_line
 from oncelake.errors import OncelakeError, PartlyDone, WriteFailed
@@ -112,7 +112,7 @@ class _Attempt:
 
     def _write(self, work: Work, parts: Sequence[SliceFrame], pins: Pins) -> Outcome:
         pattern = self.pipeline.pattern(work.target)
-        facts = make_facts(work, self.context.run, pins, code_fingerprint(self.pipeline.function), pattern.kind)
+        facts = make_facts(work, self.context.run, pins, pipeline_fingerprint(self.pipeline, pattern), pattern.kind)
         facts["siblings"] = [each.target for each in self.works]
         writing = make_writing(work, facts, self.context, self.pipeline)
         try:

@@ -74,12 +74,21 @@ def _cell_number(time: Column, starts: Column) -> Column:
     return F.size(F.filter(starts, lambda start: start <= time))
 
 
+def hour_types(grid: Grid) -> tuple[str, ...]:
+    """Return the types that identify an hour of the grid.
+
+    Where clocks change, an hour of wall-clock time is repeated: a timestamp without a zone may belong to either interval.
+    """
+    return ("timestamp",) if grid.changes_clocks else ("timestamp", "timestamp_ntz")
+
+
 def find_time_column(frame: DataFrame, name: str, grid: Grid, origin: FrameOrigin) -> tuple[str, str]:
     """Return a time column's spelling and type; raise WrongTimeType if its type cannot identify a grid interval."""
     column, kind = find_column(frame, name, origin)
-    allowed = _TIMES if grid.every != "hour" else _TIMES[:2]
+    allowed = _TIMES if grid.every != "hour" else hour_types(grid)
     if kind not in allowed:
         needs = "a timestamp or a date" if grid.every != "hour" else "a timestamp"
+        needs += f" with a time zone, because clocks change in {grid.zone}" if kind == "timestamp_ntz" else ""
         facts = {"whose": origin.whose, "pipeline": origin.pipeline, "where": origin.where}
         raise WrongTimeType(column=column, type=kind, every=grid.every, needs=needs, **facts)
     return column, kind

@@ -1,4 +1,4 @@
-"""SQL text for the one place that takes nothing else (`replaceWhere`): identifiers and literals, never injected."""
+"""SQL text where Spark takes nothing else (`replaceWhere`): quoted identifiers and typed literals, safe from injection."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from oncelake.errors import BadRange
 from oncelake.model.intervals import Interval, instant_text
 from oncelake.model.ownership import values
 
@@ -17,12 +18,12 @@ _PLAIN = re.compile(r"[\w .,:@+=/()-]*")
 
 
 def identifier(name: str) -> str:
-    """A column's name, quoted."""
+    """Quote the name of a column."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(value: Any) -> str:
-    """A value as a SQL literal of its own type."""
+    """Return a value as a SQL literal of its type."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -45,14 +46,14 @@ def literal(value: Any) -> str:
 
 
 def text_literal(text: str) -> str:
-    """Text as a SQL literal. What a parser could take for anything but text goes in as bytes, which it cannot."""
+    """Return text as a SQL literal. Text with characters that the parser may interpret is written as hexadecimal bytes."""
     if _PLAIN.fullmatch(text) and "--" not in text:
         return "'" + str.__str__(text) + "'"
     return f"CAST(X'{text.encode().hex().upper()}' AS STRING)"
 
 
 def inside(column: str, column_type: str, interval: Interval) -> str:
-    """The predicate for the rows of an interval; dates and times without a zone are wall-clock times of its zone."""
+    """Return the predicate for the rows of an interval. Dates and times without a zone are wall-clock times of its zone."""
     name = identifier(column)
     name = f"TRY_CAST({name} AS DATE)" if column_type == "string" else name
     start, end = edges(column_type, interval)
@@ -60,7 +61,13 @@ def inside(column: str, column_type: str, interval: Interval) -> str:
 
 
 def edges(column_type: str, interval: Interval) -> tuple[str, str]:
-    """The start and the end of an interval as literals of a column's type."""
+    """Return the start and the end of an interval as literals of a column's type."""
+    if column_type == "timestamp_ntz" and (interval.local_start.fold or interval.local_end.fold):
+        # Such a bound is the second of two equal wall-clock times: rows of the first would be on its wrong side.
+        repeated = f"{interval} begins or ends in an hour that the clocks of {interval.zone} repeat"
+        raise BadRange(
+            problem=f"{repeated}: a timestamp_ntz cannot tell the two apart", next="use a column of type timestamp"
+        )
     if column_type == "timestamp":
         start, end = (f"TIMESTAMP'{instant_text(instant)}'" for instant in (interval.start, interval.end))
     elif column_type == "timestamp_ntz":
@@ -71,11 +78,11 @@ def edges(column_type: str, interval: Interval) -> tuple[str, str]:
     return start, end
 
 
-def equal(column: str, share: Any) -> str:
-    """The predicate for a column that has one of the given values; null is a value too."""
+def equal(column: str, value: Any) -> str:
+    """Return the predicate for a column that has one of the given values. None stands for null."""
     name = identifier(column)
-    wanted = sorted(values(share), key=repr)
-    texts = [literal(value) for value in wanted if value is not None]
+    wanted = sorted(values(value), key=repr)
+    texts = [literal(one) for one in wanted if one is not None]
     parts = [f"{name} IN ({', '.join(texts)})"] if texts else []
     parts += [f"{name} IS NULL"] if None in wanted else []
     if not parts:
@@ -84,26 +91,26 @@ def equal(column: str, share: Any) -> str:
 
 
 def all_of(predicates: list[str]) -> str:
-    """All of the predicates at once."""
+    """Return the conjunction of the predicates."""
     return " AND ".join(predicates)
 
 
-def share(within: Mapping[str, Any]) -> list[str]:
-    """The predicates of a declared share."""
+def filter_predicates(within: Mapping[str, Any]) -> list[str]:
+    """Return the predicates of a row filter, one per column."""
     return [equal(column, value) for column, value in within.items()]
 
 
 def typed_literal(text: str | None, kind: str) -> str:
-    """A value that Spark spelled as text, as a literal of its own type."""
+    """Return a value that Spark cast to text as a literal of its type."""
     if text is None:
         return "NULL"
     return text_literal(text) if kind == "string" else f"CAST({text_literal(text)} AS {kind})"
 
 
 def exact_literal(text: str, kind: str) -> str:
-    """The same without a cast where SQL has a literal of the type: only those let Delta skip files.
+    """Return the same without a cast if SQL has a literal of the type: Delta skips files only by those.
 
-    A timestamp is spelled in microseconds since 1970, because its text would depend on a time zone.
+    A timestamp is given in microseconds since 1970, because its text would depend on a time zone.
     """
     if kind in _SUFFIXES:
         return f"{int(text)}{_SUFFIXES[kind]}"
@@ -115,18 +122,18 @@ def exact_literal(text: str, kind: str) -> str:
 
 
 def bound_literal(value: Any, kind: str) -> str | None:
-    """A literal that is not below a column's greatest value, from a file's statistics; None where they are not exact."""
+    """Return a literal not below the maximum of a column in file statistics; None if the statistics are not exact."""
     if kind in ("byte", "short", "integer", "long") and isinstance(value, int):
         return int.__repr__(value)
     if kind == "date":
         return f"DATE'{value}'" if _DATE.fullmatch(value) else None
     if kind == "timestamp" and isinstance(value, datetime):
-        # Statistics are cut off at the millisecond.
+        # Statistics are truncated to milliseconds.
         return f"TIMESTAMP'{instant_text(value + timedelta(milliseconds=1))}'"
     return None
 
 
 def one_of(partitions: list[dict[str, str]], of: str = "") -> str | None:
-    """The predicate for some partitions (`of` a table), each given as literals by column; None where there are none."""
-    either = [all_of([f"{of}{identifier(c)} <=> {value}" for c, value in place.items()]) for place in partitions]
-    return "(" + " OR ".join(either) + ")" if either else None
+    """Return the predicate for partitions (`of` a table), given as literals by column; None if there are none."""
+    each = [all_of([f"{of}{identifier(c)} <=> {value}" for c, value in part.items()]) for part in partitions]
+    return "(" + " OR ".join(each) + ")" if each else None
