@@ -128,3 +128,14 @@ def test_a_repair_that_cannot_be_meant_is_refused(spark, root):
         once.open(root, spark=spark).repair("t", ["idd"])
     wrong = CliRunner().invoke(cli, ["repair", "t", "--keys", "id", "--keep", "newest", "--project", str(root)])
     assert wrong.exit_code == 2
+
+
+@pytest.mark.parametrize("key", ["id", "copies"])
+def test_repair_keeps_columns_named_like_words_it_uses(spark, root, key):
+    rows = [(1, 1, "a", 7), (2, 2, "b", 8)]
+    for _ in range(2):
+        frame = spark.createDataFrame(rows, "id int, copies int, spare string, contents int")
+        frame.write.format("delta").mode("append").save(str(root / "lake" / "t"))
+    done = once.open(root, spark=spark).repair("t", [key])
+    assert (done.doubled, done.removable, done.left) == (2, 2, 0)
+    assert content(spark, root) == rows

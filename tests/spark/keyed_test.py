@@ -395,3 +395,13 @@ def test_several_targets_are_right_when_killed_between_them_and_latest_is_read(t
     assert lake.rows("daily") == [("2024-03-14", 2)]
     assert len(lake.rows("orders")) == 4
     assert sorted(row["id"] for row in lake.frame("latest").collect()) == [2, 3]
+
+
+def test_history_of_a_key_named_next_deletes_no_other_key(lake):
+    pattern = once.scd2("t", keys="next", latest_by="at", delete_when="op = 'd'", exclude="op")
+    schema = "next int, v string, at int, op string"
+    lake.write([(1, "a", 1, "u"), (1, None, 2, "d"), (1, "b", 4, "u")], pattern, schema)
+    lake.write([(1, "c", 6, "u")], pattern, schema)
+    lake.write([(4, "x", 1, "u")], pattern, schema)
+    found = sorted(tuple(row) for row in lake.frame().select("next", "v", "valid_from", "valid_to").collect())
+    assert found == [(1, "a", 1, 2), (1, "b", 4, 6), (1, "c", 6, None), (4, "x", 1, None)]

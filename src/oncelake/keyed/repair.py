@@ -18,7 +18,7 @@ from oncelake.delta.log import TableLog, read_log
 from oncelake.delta.writes import Clauses, partitions_of
 from oncelake.keyed.conform import format_row
 from oncelake.keyed.latest import column, content_hash, deduplicate, equal_to_prefixed, prefixed, require_sortable
-from oncelake.keyed.reduce import TIE, broadcast_if_small
+from oncelake.keyed.reduce import COPIES, TIE, broadcast_if_small
 from oncelake.model.contracts import Stamp
 from oncelake.model.markers import Marker, app_id
 from oncelake.model.slices import Named
@@ -28,7 +28,9 @@ from oncelake.spark.sql import all_of, identifier, one_of, typed_literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_FILE, _FILES, _KEPT = "__once_file", "__once_files", "__once_kept"
+# Names that no user column has: a repair must not overwrite a column.
+_FILE, _FILES, _KEPT, _SPARE = (f"__once_{name}" for name in ("file", "files", "kept", "spare"))
+_CONTENTS = "__once_contents"
 _EXAMPLES = 3
 # A condition that lists more partitions than this costs more than it saves.
 _MAX_LISTED = 200
@@ -137,8 +139,8 @@ class Duplicates:
     def describe(self) -> Repair:
         """Return the counts, the origin and examples of the duplicates, and what a removal would leave."""
         per_key = self.rows.groupBy(*map(column, self.keys)).agg(
-            F.count(F.lit(1)).alias("copies"),
-            F.size(F.collect_set(TIE)).alias("contents"),
+            F.count(F.lit(1)).alias(COPIES),
+            F.size(F.collect_set(TIE)).alias(_CONTENTS),
             F.collect_list(_FILE).alias(_FILES),
         )
         per_key = per_key.localCheckpoint()
@@ -157,7 +159,7 @@ class Duplicates:
             removable=stats.surplus_rows if self.keep else stats.identical_rows,
             files=len({file for row in by_files for file in row[_FILES]}),
             since=self._origins({tuple(row[_FILES]): row["count"] for row in by_files}),
-            examples=tuple(format_row(row.asDict()) for row in first),
+            examples=tuple(format_row(_example(row.asDict())) for row in first),
         )
 
     def remove(self) -> None:
@@ -186,7 +188,7 @@ class Duplicates:
         """Return the rows of the keys that have at least two identical rows."""
         per_key = Window.partitionBy(*map(column, self.keys))
         contents = F.size(F.collect_set(TIE).over(per_key))
-        return self.rows.withColumn("spare", F.count(F.lit(1)).over(per_key) > contents).where("spare").drop("spare")
+        return self.rows.withColumn(_SPARE, F.count(F.lit(1)).over(per_key) > contents).where(_SPARE).drop(_SPARE)
 
     def _stamp(self) -> Stamp:
         """Return the marker and facts. One version is one work: a second repair finds nothing, a concurrent one is void."""
@@ -226,11 +228,16 @@ class Duplicates:
 def _collect_stats(per_key: DataFrame) -> DuplicateStats:
     found = per_key.agg(
         F.count(F.lit(1)).alias("keys"),
-        F.coalesce(F.sum(F.col("copies") - 1), F.lit(0)).alias("surplus_rows"),
-        F.coalesce(F.sum(F.col("copies") - F.col("contents")), F.lit(0)).alias("identical_rows"),
-        F.count_if(F.col("contents") == 1).alias("identical_keys"),
+        F.coalesce(F.sum(F.col(COPIES) - 1), F.lit(0)).alias("surplus_rows"),
+        F.coalesce(F.sum(F.col(COPIES) - F.col(_CONTENTS)), F.lit(0)).alias("identical_rows"),
+        F.count_if(F.col(_CONTENTS) == 1).alias("identical_keys"),
     ).collect()[0]
     return DuplicateStats(**found.asDict())
+
+
+def _example(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a key with the counts under names for people."""
+    return {name.removeprefix("__once_"): value for name, value in row.items()}
 
 
 def _in_partitions(repeated: DataFrame, names: tuple[str, ...]) -> str:

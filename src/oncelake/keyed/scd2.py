@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 FROM, TO, CURRENT = "valid_from", "valid_to", "is_current"
-_OPENS, _TRACKED = "__once_opens", "__once_tracked"
+_OPENS, _TRACKED, _NEXT = "__once_opens", "__once_tracked", "__once_next"
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _opening_events(existing: DataFrame, columns: TableColumns) -> DataFrame:
 def _closing_deletes(existing: DataFrame, columns: TableColumns) -> DataFrame:
     """Return the deletes that the table implies: a version that ends where no other begins was closed by a delete."""
     following = F.lead(FROM).over(_by_time(columns, FROM))
-    ended = existing.withColumn("next", following).where(column(TO).isNotNull() & ~F.col("next").eqNullSafe(column(TO)))
+    ended = existing.withColumn(_NEXT, following).where(column(TO).isNotNull() & ~F.col(_NEXT).eqNullSafe(column(TO)))
     known = {**{key: column(key) for key in columns.keys}, columns.by[0]: column(TO)}
     fields = [(known.get(f.name, F.lit(None)).cast(f.dataType)).alias(f.name) for f in columns.schema.fields]
     return ended.select(*fields, F.lit(True).alias(DELETED))
