@@ -104,7 +104,7 @@ class Output:
         if any(request.pending for request in requests):
             self.say("note: an earlier request to restate is pending; this command resumes it")
         if omitted and downstream:
-            self.say(f"note: downstream pipelines with nothing to restate: {', '.join(omitted)}")
+            self.say(f"note: downstream pipelines with no slice to restate yet: {', '.join(omitted)}")
         elif omitted:
             self.say(f"note: downstream pipelines are not restated without --downstream: {', '.join(omitted)}")
         self.say("each slice is replaced atomically: readers see the old rows or the new ones")
