@@ -206,7 +206,7 @@ def test_what_was_made_from_it_is_restated_with_it(tmp_path, spark):
     assert project.run("orders", "weeks", "whole", end="2024-03-18").outcome == "done"
     land(tmp_path, DAYS[1], [{"id": 100, "amount": 100.0, "at": f"{DAYS[1]}T06:30:00Z"}])
     command = ["restate", "orders", "--date", DAYS[1], "--downstream", "--dry-run", "-p", str(root)]
-    assert "downstream pipelines with nothing to restate: days" in CliRunner().invoke(cli, command).output
+    assert "downstream pipelines with no slice to restate yet: days" in CliRunner().invoke(cli, command).output
 
     report = project.restate("orders", date=DAYS[1], downstream=True)
     assert [(work.pipeline, work.slice, work.outcome, work.generation) for work in report.works] == [
