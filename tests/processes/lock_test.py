@@ -269,6 +269,6 @@ def test_a_store_that_does_not_answer_keeps_nobody_from_working(tmp_path, monkey
     here = {"ENDPOINT": "http://127.0.0.1:9", "ALLOW_HTTP": "true", "ACCESS_KEY_ID": "-", "SECRET_ACCESS_KEY": "-"}
     for name, value in here.items():
         monkeypatch.setenv(f"AWS_{name}", value)
-    with pytest.warns(UserWarning, match="no lease on silver.orders"), hold("s3a://bucket/lake"):
+    with pytest.warns(UserWarning, match="could not acquire a lease on silver.orders"), hold("s3a://bucket/lake"):
         assert list(tmp_path.iterdir()) == []
     assert holders("s3a://bucket/lake") == {}

@@ -19,7 +19,7 @@ from typing import Any
 from oncelake.errors import ProverUnavailable
 from oncelake.proving.calls import Act, Controls
 from oncelake.proving.views import View
-from oncelake.storage.lock import started
+from oncelake.storage.lock import process_start
 
 
 class WorkerDied(Exception):
@@ -135,7 +135,7 @@ class WorkerHandle:
         """Wait until the JVMs have exited, because a JVM that outlives its driver may still commit."""
         deadline = time.monotonic() + seconds
         jvms = self.controls.jvms if self.controls else []
-        while any(started(jvm) is not None for jvm in jvms) and time.monotonic() < deadline:
+        while any(process_start(jvm) is not None for jvm in jvms) and time.monotonic() < deadline:
             time.sleep(0.02)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""One writer at a time per table on local disk, where Delta's own log store lets two processes both win a commit.
+"""A lock per table on local disk: one writer at a time, because Delta's local log store lets two processes win one commit.
 
-The lock is the kernel's, so it is free as soon as its holder is dead. One thing it cannot see: a killed Python leaves
-its JVM alive for a moment, and that JVM may still commit. So the holder notes its JVMs in the lock file, and whoever
-comes next waits until they are gone too.
+It is a kernel lock (flock), so it is released when its holder dies. The kernel does not know one thing: a killed Python
+process leaves its JVM running for a moment, and that JVM may still commit. So the holder writes its JVMs to the lock file,
+and the next runner waits until those have ended too.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
 
 
 class Busy(Exception):
-    """The lock was not to be had in time."""
+    """The lock was not acquired in time."""
 
     def __init__(self, holder: str) -> None:
-        """Say who holds it."""
+        """Store a description of the holder."""
         super().__init__(holder)
         self.holder = holder
 
 
 @contextmanager
 def table_lock(
-    lake: str, table: str, lock_timeout: float, given_up: Callable[[], bool], doing: str = ""
+    lake: str, table: str, lock_timeout: float, give_up: Callable[[], bool], doing: str = ""
 ) -> Iterator[None]:
-    """Hold a table's lock, waiting for it with patience; Busy when that ran out or `given_up` says it is pointless.
+    """Hold a table's lock; raise Busy after the timeout, or when `give_up` says that waiting is pointless.
 
-    Elsewhere than on local disk it is a lease, which runs out by itself.
+    On an object store it is a lease, which expires by itself.
     """
     if not is_local(lake):
-        with _leased(lake, table, lock_timeout, given_up, {**_ourselves(), "doing": doing}):
+        with _hold_lease(lake, table, lock_timeout, give_up, {**_this_process(), "doing": doing}):
             yield
         return
-    with _lock_file(lake, table) as file:
-        _acquire(file, lock_timeout, given_up)
-        _note(file, {**_ourselves(), "doing": doing}, table)
+    with _open_lock_file(lake, table) as file:
+        _acquire(file, lock_timeout, give_up)
+        _write_holder(file, {**_this_process(), "doing": doing}, table)
         yield
-        # Only after an orderly end: after an interrupt or a kill our JVM may still be committing.
+        # Not after an error, an interrupt or a kill: then our JVM may still be committing.
         file.seek(0)
         file.truncate()
 
 
-def _lock_file(lake: str, table: str) -> IO[str]:
+def _open_lock_file(lake: str, table: str) -> IO[str]:
     folder = local_path(lake) / INTERNAL / "locks"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -67,116 +67,118 @@ def _lock_file(lake: str, table: str) -> IO[str]:
 
 
 @contextmanager
-def _leased(
-    lake: str, table: str, lock_timeout: float, given_up: Callable[[], bool], holder: dict[str, Any]
+def _hold_lease(
+    lake: str, table: str, lock_timeout: float, give_up: Callable[[], bool], holder: dict[str, Any]
 ) -> Iterator[None]:
     number: int | None = 0
-    found: dict[str, Any] = {}
-    turns = None
+    other: dict[str, Any] = {}
+    files = None
     try:
-        turns = lease_files(lake, table)
-        if turns is not None:
-            number, found = acquire(turns, holder, lock_timeout, given_up)
-    except Exception as error:  # noqa: BLE001  whatever the store says: a lease only spares work
-        warnings.warn(f"{lake}: no lease on {table}, others may do the same in vain: {error}", stacklevel=2)
+        files = lease_files(lake, table)
+        if files is not None:
+            number, other = acquire(files, holder, lock_timeout, give_up)
+    except Exception as error:  # noqa: BLE001  any error of the store: a lease only saves work
+        problem = f"{lake}: could not acquire a lease on {table} ({error})"
+        warnings.warn(f"{problem}; another runner may repeat this work, the result stays correct", stacklevel=2)
     if number is None:
-        raise Busy(_shown(found))
-    with renewing(turns, number, holder) if turns and number else nullcontext():
+        raise Busy(_describe(other))
+    with renewing(files, number, holder) if files and number else nullcontext():
         yield
 
 
 def holders(lake: str) -> dict[str, str]:
-    """Who is writing which table of a lake at this moment, since when, and what."""
+    """Return a description of the current writer of each locked table: the process, since when, and its work."""
     if not is_local(lake):
-        with suppress(Exception):  # a store that does not answer will be told by whoever reads its tables
-            return {table: _shown(holder) for table, holder in leases(lake).items()}
+        with suppress(Exception):  # if the store does not answer, reading its tables reports that
+            return {table: _describe(holder) for table, holder in leases(lake).items()}
         return {}
-    found = {}
+    writers = {}
     for path in sorted((local_path(lake) / INTERNAL / "locks").glob("*.lock")):
         with path.open("r+") as file:
-            holder = _read(file)
+            holder = _read_holder(file)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                found[unquote(path.stem)] = _shown(holder)
+                writers[unquote(path.stem)] = _describe(holder)
             else:
-                # Whoever died let go of the lock, but a JVM of theirs may still be committing.
+                # A holder that died released the lock, but its JVM may still be committing.
                 if orphans := _orphans(holder):
-                    found[unquote(path.stem)] = f"{_shown(holder)}; it died, its JVM {orphans[0]} is still there"
-    return found
+                    writers[unquote(path.stem)] = f"{_describe(holder)}; it died, its JVM {orphans[0]} is still running"
+    return writers
 
 
-def _acquire(file: Any, lock_timeout: float, given_up: Callable[[], bool]) -> None:
+def _acquire(file: Any, lock_timeout: float, give_up: Callable[[], bool]) -> None:
     deadline = time.monotonic() + lock_timeout
     pause = _FIRST_PAUSE
     while True:
-        holder = _read(file)
+        holder = _read_holder(file)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             free = False
         else:
-            free = not _orphans(_read(file))
+            free = not _orphans(_read_holder(file))
         if free:
             return
-        if time.monotonic() >= deadline or given_up():
-            raise Busy(_shown(holder))
+        if time.monotonic() >= deadline or give_up():
+            raise Busy(_describe(holder))
         time.sleep(pause)
         pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
-def _note(file: IO[str], holder: dict[str, Any], table: str) -> None:
+def _write_holder(file: IO[str], holder: dict[str, Any], table: str) -> None:
     try:
-        # Past the buffer, which would be tried again, and fail again, when the file is closed.
+        # Unbuffered: a buffered write that fails would be retried, and fail again, when the file is closed.
         os.ftruncate(file.fileno(), 0)
         os.pwrite(file.fileno(), json.dumps(holder).encode(), 0)
     except OSError as error:
         raise LockUnavailable(target=table, problem=str(error), folder=str(Path(file.name).parent)) from error
 
 
-def _ourselves() -> dict[str, Any]:
+def _this_process() -> dict[str, Any]:
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    us = os.getpid()
-    return {"pid": us, "started": started(us), "host": socket.gethostname(), "since": since, "jvms": _jvms()}
+    pid = os.getpid()
+    return {"pid": pid, "started": process_start(pid), "host": socket.gethostname(), "since": since, "jvms": _jvms()}
 
 
-def _read(file: Any) -> dict[str, Any]:
+def _read_holder(file: Any) -> dict[str, Any]:
+    """Return the holder in a lock file; empty if there is none, or it is not completely written."""
     file.seek(0)
     try:
-        found = json.loads(file.read() or "{}")
+        holder = json.loads(file.read() or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return holder if isinstance(holder, dict) else {}
 
 
-def _shown(holder: dict[str, Any]) -> str:
+def _describe(holder: dict[str, Any]) -> str:
     if "pid" not in holder:
-        return "it did not say who"
-    doing = f", at {holder['doing']}" if holder.get("doing") else ""
+        return "unknown process"
+    doing = f", running {holder['doing']}" if holder.get("doing") else ""
     return f"process {holder['pid']} on {holder['host']} since {holder['since']}{doing}"
 
 
 def _jvms() -> list[list[int]]:
-    """The JVMs this process started, each with its start time: process numbers are used again."""
-    found: list[list[int]] = []
+    """Return the JVMs that this process started, each with its start time, because process ids are reused."""
+    jvms: list[list[int]] = []
     for children in Path("/proc/self/task").glob("*/children"):
         try:
             pids = children.read_text().split()
         except OSError:
             continue
-        found += [[int(pid), since] for pid in pids if (since := started(int(pid), "java")) is not None]
-    return found
+        jvms += [[int(pid), start] for pid in pids if (start := process_start(int(pid), "java")) is not None]
+    return jvms
 
 
 def _orphans(holder: dict[str, Any]) -> list[int]:
-    """The JVMs of a former holder that are still alive though it is not."""
-    if holder.get("host") != socket.gethostname() or started(holder["pid"]) == holder["started"]:
+    """Return the JVMs of a dead holder that are still running."""
+    if holder.get("host") != socket.gethostname() or process_start(holder["pid"]) == holder["started"]:
         return []
-    return [pid for pid, since in holder.get("jvms", []) if started(pid, "java") == since]
+    return [pid for pid, start in holder.get("jvms", []) if process_start(pid, "java") == start]
 
 
-def started(pid: int, command: str | None = None) -> int | None:
-    """When a running process (of that command) was started, in ticks; None if there is no such process."""
+def process_start(pid: int, command: str | None = None) -> int | None:
+    """Return the start time of a running process (of that command) in clock ticks; None if there is no such process."""
     try:
         name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
     except OSError:
