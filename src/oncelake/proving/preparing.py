@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from oncelake.errors import UsageError
 from oncelake.model.contracts import Reading
 from oncelake.model.intervals import Interval, instant_text
-from oncelake.model.slices import Slice
+from oncelake.model.slices import Slice, cells
 from oncelake.proving.images import Folders
 from oncelake.proving.testbed import JobSpec
 from oncelake.proving.views import View, make_views
-from oncelake.running.transform import cells_of
 from oncelake.sources.files import FilesSource
 from oncelake.spark.session import session_defaults
 from oncelake.storage.paths import is_local
@@ -75,14 +74,12 @@ def _slices(project: Project, name: str, span: Mapping[str, Any], now: datetime)
         raise UsageError(message=f"{name} has no work that is due, so there is nothing to prove")
     undone = {item.work.slice for item in works if item.action != "skip"}
     # Ranges are split: in a proof each interval is a work, and their range is a case of its own.
-    pipeline = project.pipelines[name]
-    cells = {
-        cell: slice_ in undone for slice_ in (item.work.slice for item in works) for cell in cells_of(slice_, pipeline)
-    }
+    grid = project.pipelines[name].grid
+    slices = {cell: item.work.slice in undone for item in works for cell in cells(item.work.slice, grid)}
     if any(requested.values()):
-        return list(cells)
-    done = [cell for cell, is_undone in cells.items() if not is_undone]
-    return done[-_WORKS:] or list(cells)[:_WORKS]
+        return list(slices)
+    done = [slice_ for slice_, is_undone in slices.items() if not is_undone]
+    return done[-_WORKS:] or list(slices)[:_WORKS]
 
 
 def _span(slice_: Slice) -> tuple[str | None, str | None]:

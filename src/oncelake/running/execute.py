@@ -20,7 +20,7 @@ from oncelake.running.bisect import halve, split_by_upstream
 from oncelake.running.commit import Claim, hold
 from oncelake.running.commit_state import CommitState, commit_state
 from oncelake.running.context import RunContext
-from oncelake.running.interrupts import listening
+from oncelake.running.interrupts import recording_interrupts
 from oncelake.spark.jobs import parallel_bytes
 from oncelake.spark.session import cancel
 
@@ -35,10 +35,10 @@ def execute(plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext) 
 
 def _execute(plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext) -> Report:
     outcomes: list[Outcome] = []
-    with listening() as heard:
+    with recording_interrupts() as interrupts:
         for slices in _groups(plan, pipelines, context):
             try:
-                if heard:
+                if interrupts:
                     return Report(context.run, tuple(outcomes), interrupted=True)
                 outcomes += _run_slices(slices, outcomes, pipelines, context)
             except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Ctrl-C, also where something on the way swallows it."""
+"""Record Ctrl-C, also when a library swallows it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from types import FrameType
 
 
 @contextmanager
-def listening() -> Iterator[list[int]]:
-    """Note every Ctrl-C: one that arrives inside a library which swallows it still ends the run between two commits."""
-    heard: list[int] = []
+def recording_interrupts() -> Iterator[list[int]]:
+    """Record every SIGINT, so that one that a library swallows still ends the run between two commits."""
+    interrupts: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield heard
+        # Python delivers signals to the main thread only.
+        yield interrupts
         return
     before = signal.getsignal(signal.SIGINT)
 
-    def note(number: int, frame: FrameType | None) -> None:
-        heard.append(number)
+    def record(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
         if callable(before):
             before(number, frame)
 
-    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, record)
     try:
-        yield heard
+        yield interrupts
     finally:
         signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""Who started a run, as far as its environment says. It is recorded for people; no identity ever depends on it."""
+"""What invoked a run, as far as the environment says. It is recorded for people; no marker depends on it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# Of every scheduler: the variable that gives it away, those that say what it runs, which run it is, and which try.
-_KNOWN: tuple[tuple[str, str, tuple[str, ...], str, str], ...] = (
+# For each scheduler: the variable that identifies it, those that name its job, and those of the run and the attempt.
+_SCHEDULERS: tuple[tuple[str, str, tuple[str, ...], str, str], ...] = (
     (
         "airflow",
         "AIRFLOW_CTX_DAG_ID",
@@ -28,7 +28,7 @@ _KNOWN: tuple[tuple[str, str, tuple[str, ...], str, str], ...] = (
 
 @dataclass(frozen=True)
 class Invocation:
-    """Who triggered a run: a scheduler with its job, run and try, cron, or a person."""
+    """What invoked a run: a scheduler with its job, run and attempt, or cron, or a person."""
 
     by: str
     what: str | None = None
@@ -36,11 +36,11 @@ class Invocation:
     attempt: int | None = None
 
     def document(self) -> dict[str, str | int]:
-        """As it is recorded: what is not known is left out."""
+        """Return the fields to record, without those that are unknown."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
     def __str__(self) -> str:
-        """For people: `airflow nightly.orders, run scheduled__2024-03-15, try 2`."""
+        """Format for display: `airflow nightly.orders, run scheduled__2024-03-15, try 2`."""
         parts = [" ".join(filter(None, (self.by, self.what)))]
         parts += [f"run {self.run}"] if self.run else []
         parts += [f"try {self.attempt}"] if self.attempt else []
@@ -48,13 +48,13 @@ class Invocation:
 
 
 def find_invocation(environment: Mapping[str, str] = os.environ) -> Invocation:
-    """Who started this process."""
-    for by, sign, what, run, attempt in _KNOWN:
-        if environment.get(sign):
+    """Return what invoked this process, by its environment variables and parent processes."""
+    for by, variable, what, run, attempt in _SCHEDULERS:
+        if environment.get(variable):
             names = [environment[name] for name in what if environment.get(name)]
-            tried = environment.get(attempt, "")
+            number = environment.get(attempt, "")
             return Invocation(
-                by, ".".join(names) or None, environment.get(run), int(tried) if tried.isdigit() else None
+                by, ".".join(names) or None, environment.get(run), int(number) if number.isdigit() else None
             )
     if _under_cron():
         return Invocation("cron", _user())
@@ -73,7 +73,7 @@ def _user() -> str | None:
 
 
 def _under_cron() -> bool:
-    """Whether a process above this one is cron."""
+    """Return whether an ancestor of this process is cron."""
     pid = os.getppid()
     for _ in range(16):
         try:

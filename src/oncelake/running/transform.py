@@ -1,4 +1,4 @@
-"""Calling the user's function: the frames it asked for go in, a frame for every target comes out."""
+"""Call the user's function with the frames of its sources; it returns a frame for each target."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelake.errors import FunctionFailed, OncelakeError, WrongReturnType
 from oncelake.model.contracts import Pattern, RangeWriter, Read, Reading, Writing
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval
-from oncelake.model.slices import Slice
+from oncelake.model.slices import Slice, cells
 from oncelake.model.source_location import display_path
 from oncelake.running.rowwise import rowwise
 from oncelake.spark.columns import fail_unless, require_same_cell
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SliceFrame(NamedTuple):
-    """What a function made of a slice; of a range that it was called for at once also the time each row came from."""
+    """The result of the function for a slice. `came_from` is the source's time column if it was called once for a range."""
 
     slice: Slice
     frame: DataFrame
@@ -32,49 +32,43 @@ class SliceFrame(NamedTuple):
 
 
 class SchemasDiffer(Exception):
-    """The intervals of a range have results of different columns: they cannot be written together."""
+    """The results for the intervals of a range have different columns, so they cannot be written in one commit."""
 
 
 def call_transform(
     pipeline: Pipeline, session: SparkSession, reading: Reading, pins: Mapping[str, Any]
 ) -> dict[str, list[SliceFrame]]:
-    """The frames of every target for a slice, not computed yet; of a range one for every interval in it.
+    """Return the lazy frames of each target for a slice; for a range, one for each interval in it.
 
-    The function sees one interval at a time, so what is written together is what the intervals would give one by one,
-    whatever the function does with their rows; unless its plan shows that it takes row by row anyway.
+    The function is called for one interval at a time, so a range gives the same rows as its intervals one by one, whatever
+    the function computes. Only if its plan is row by row anyway, it is called once for the whole range.
     """
     reads = {name: source.read(session, reading, pins[name]) for name, source in pipeline.reads.items()}
-    cells = cells_of(reading.slice, pipeline)
-    if len(cells) > 1 and (found := _at_once(pipeline, session, reads, reading.slice)):
-        return found
+    intervals = cells(reading.slice, pipeline.grid)
+    if len(intervals) > 1 and (frames := _in_one_pass(pipeline, session, reads, reading.slice)):
+        return frames
     parts: dict[str, list[SliceFrame]] = {pattern.target: [] for pattern in pipeline.writes}
-    for cell in cells:
-        for target, frame in _called(pipeline, {name: read(cell) for name, read in reads.items()}, cell).items():
+    for cell in intervals:
+        for target, frame in _call(pipeline, {name: read(cell) for name, read in reads.items()}, cell).items():
             parts[target].append(SliceFrame(cell, frame))
     return parts
 
 
-def _at_once(
+def _in_one_pass(
     pipeline: Pipeline, session: SparkSession, reads: Mapping[str, Read], slice_: Slice
 ) -> dict[str, list[SliceFrame]] | None:
-    timed = {name: source.time for name, source in pipeline.reads.items() if source.by_interval}
-    name, time = next(iter(timed.items()))
-    if pipeline.takes_interval or len(timed) != 1 or time is None:
+    """Call the function once for a range; return None if its plan is not certainly row by row."""
+    times = {name: source.time for name, source in pipeline.reads.items() if source.by_interval}
+    name, time = next(iter(times.items()))
+    if pipeline.takes_interval or len(times) != 1 or time is None:
         return None
     frames = {name: read(slice_) for name, read in reads.items()}
-    found = rowwise(session, frames[name], time, lambda rows: _called(pipeline, {**frames, name: rows}, slice_))
-    return {target: [SliceFrame(slice_, frame, found[1])] for target, frame in found[0].items()} if found else None
-
-
-def cells_of(slice_: Slice, pipeline: Pipeline) -> list[Slice]:
-    """The intervals of the pipeline's grid in a slice, or the slice itself if it is no time."""
-    if not isinstance(slice_, Interval) or pipeline.grid is None:
-        return [slice_]
-    return list(pipeline.grid.cells(slice_.start, slice_.end))
+    result = rowwise(session, frames[name], time, lambda rows: _call(pipeline, {**frames, name: rows}, slice_))
+    return {target: [SliceFrame(slice_, frame, result[1])] for target, frame in result[0].items()} if result else None
 
 
 def unite(parts: Sequence[SliceFrame], pattern: Pattern, writing: Writing) -> DataFrame:
-    """The frames of a range as one. A row that is not of the interval it came from is refused, as it would be alone."""
+    """Return the frames of a range as one. A row outside its own interval is refused, as in a work of that interval alone."""
     only = parts[0]
     if len(parts) == 1 and only.came_from is None:
         return only.frame
@@ -84,8 +78,8 @@ def unite(parts: Sequence[SliceFrame], pattern: Pattern, writing: Writing) -> Da
     if only.came_from is not None:
         assert isinstance(only.slice, Interval)
         assert writing.grid is not None
-        cells = list(writing.grid.cells(only.slice.start, only.slice.end))
-        return require_same_cell(only.frame, pattern.time_column(only.frame, writing), only.came_from, cells)
+        intervals = list(writing.grid.cells(only.slice.start, only.slice.end))
+        return require_same_cell(only.frame, pattern.time_column(only.frame, writing), only.came_from, intervals)
     first = _columns(only.frame)
     frames = []
     for part in parts:
@@ -94,7 +88,7 @@ def unite(parts: Sequence[SliceFrame], pattern: Pattern, writing: Writing) -> Da
             raise SchemasDiffer
         frames.append(fail_unless(part.frame, F.expr(inside(*pattern.time_column(part.frame, writing), part.slice))))
     while len(frames) > 1:
-        # In pairs: a chain of unions would be as deep as the range is long.
+        # In pairs: a chain of unions would make a plan as deep as the range is long.
         pairs = zip_longest(frames[::2], frames[1::2])
         frames = [one if other is None else one.unionByName(other) for one, other in pairs]
     return frames[0]
@@ -106,7 +100,7 @@ def _columns(frame: DataFrame) -> set[tuple[str, str]]:
     return {(field.name.casefold(), type_text(field.dataType)) for field in frame.schema.fields}
 
 
-def _called(pipeline: Pipeline, frames: Mapping[str, DataFrame], slice_: Slice) -> dict[str, DataFrame]:
+def _call(pipeline: Pipeline, frames: Mapping[str, DataFrame], slice_: Slice) -> dict[str, DataFrame]:
     arguments: dict[str, Any] = {**frames}
     failpoint("read")
     if pipeline.takes_interval:
@@ -123,7 +117,7 @@ def _called(pipeline: Pipeline, frames: Mapping[str, DataFrame], slice_: Slice) 
 
 
 def _raised_at(error: Exception, pipeline: Pipeline) -> str:
-    """The line of the user's file that raised, or where the function is."""
+    """Return the line of the user's file that raised, or the place of the declaration."""
     file = getattr(getattr(pipeline.function, "__code__", None), "co_filename", None)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f"{display_path(file)}:{lines[-1]}" if file and lines else pipeline.where
