@@ -280,7 +280,7 @@ def test_rows_that_somebody_else_changed_are_told(tmp_path, spark):
     spark.sql(f"DELETE FROM delta.`{path}` WHERE day = DATE'2024-03-15'")
     (warning,) = project.status()[0].warnings
     assert "[2024-03-15, 2024-03-16)" in warning
-    assert "changed by someone else in version" in warning
+    assert "changed outside oncelake in version" in warning
     spark.sql(f"OPTIMIZE delta.`{path}`")
     assert len(project.status()[0].warnings) == 1
     project.restate("orders", date=DAYS[1])
@@ -298,7 +298,7 @@ def test_rows_that_somebody_took_out_of_a_table_with_other_feeders_are_told(tmp_
     assert project.status()[0].warnings == ()
     spark.sql(f"RESTORE delta.`{path}` TO VERSION AS OF 1")
     (warning,) = project.status()[0].warnings
-    assert "changed by someone else in version 6 (RESTORE)" in warning
+    assert "changed outside oncelake in version 6 (RESTORE)" in warning
     doubled()
     assert project.repair("silver.orders", keys=["id"]).version == 8
     assert len(project.status()[0].warnings) == 1
@@ -360,7 +360,7 @@ def test_a_table_that_forgets_its_markers_is_warned_about(tmp_path, spark):
     retention = "'delta.setTransactionRetentionDuration' = 'interval 7 days'"
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({retention})")
     (warning,) = project.status()[0].warnings
-    assert "forgets markers after interval 7 days" in warning
+    assert "markers of silver.orders expire after interval 7 days" in warning
 
 
 def test_what_was_added_and_undone_is_added_again(tmp_path, spark):

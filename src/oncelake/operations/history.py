@@ -1,4 +1,4 @@
-"""What `history` says: who wrote what, from the target's own log, without a JVM."""
+"""The history of a table: who wrote what, from its own log, without a JVM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelake.model.work import Rows
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One commit of a table: what it was, and which work of ours it did, if it did one."""
+    """One commit of a table: its operation, and the work that it committed, if any."""
 
     version: int
     at: datetime | None
@@ -25,22 +25,22 @@ class HistoryEntry:
 
     @property
     def slice(self) -> str | None:
-        """The slice it wrote, as people read it."""
+        """The slice it wrote, formatted for display."""
         return str(parse_slice(self.facts["slice"])) if "slice" in self.facts else None
 
     def document(self) -> dict[str, Any]:
-        """The change as `history --json` prints it."""
-        ours = {key: self.facts.get(key) for key in ("pipeline", "generation", "run", "invocation", "pins", "code")}
+        """Return the entry as `history --json` prints it."""
+        facts = {key: self.facts.get(key) for key in ("pipeline", "generation", "run", "invocation", "pins", "code")}
         return {
             "version": self.version,
             "at": instant_text(self.at) if self.at else None,
             "operation": self.operation,
             "slice": self.slice,
-            **ours,
+            **facts,
             "rows": vars(self.rows).copy(),
         }
 
 
 def history_entry(entry: CommitFile) -> HistoryEntry:
-    """A commit of the log, as history tells it."""
+    """Return the history entry of a commit."""
     return HistoryEntry(entry.version, entry.timestamp, entry.info.get("operation", "?"), entry.rows, entry.facts)

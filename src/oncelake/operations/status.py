@@ -1,4 +1,4 @@
-"""What `status` and `history` say: where targets stand and who wrote what, from their own logs, without a JVM."""
+"""The status of targets: what is done, missing, stale, failed or running, from their own logs, without a JVM."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MARKER_RETENTION = "delta.setTransactionRetentionDuration"
 
 @dataclass(frozen=True)
 class Failure:
-    """A work that failed when it was last tried and is not done since, and what to type next."""
+    """A work whose last attempt failed and that is not done since, and the next command."""
 
     slice: str
     code: str | None
@@ -32,7 +32,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class StatusInputs:
-    """What is known of a lake beside its logs: who is writing what, what failed, and what is stale."""
+    """What is known of a lake besides its logs: the current writers, the failures, and what is stale."""
 
     running: Mapping[str, str]
     failed: Sequence[Mapping[str, Any]]
@@ -41,7 +41,7 @@ class StatusInputs:
 
 @dataclass(frozen=True)
 class TargetStatus:
-    """Where one target of one pipeline stands."""
+    """The status of one target of one pipeline."""
 
     pipeline: str
     target: str
@@ -60,7 +60,7 @@ class TargetStatus:
     warnings: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """The standing as `status --json` prints it."""
+        """Return the status as `status --json` prints it."""
         return {
             "pipeline": self.pipeline,
             "target": self.target,
@@ -81,14 +81,14 @@ class TargetStatus:
 
 
 def target_status(
-    pipeline: Pipeline, pattern: Pattern, log: TableLog | None, seen: StatusInputs, now: datetime
+    pipeline: Pipeline, pattern: Pattern, log: TableLog | None, inputs: StatusInputs, now: datetime
 ) -> TargetStatus:
-    """Where a target stands at a moment."""
+    """Return the status of a target at a moment."""
     done, gaps = _done(pipeline, pattern, log, now)
     whole = _whole_done(pipeline, pattern, log)
     grid = pipeline.grid
-    found = _fates(pipeline, pattern, log, seen, now)
-    pending = tuple(interval for interval, fate in found if fate.cause == RESTATED)
+    decisions = _decisions(pipeline, pattern, log, inputs, now)
+    pending = tuple(interval for interval, decision in decisions if decision.cause == RESTATED)
     last = log.last_of(pipeline.name, pattern.target) if log else None
     return TargetStatus(
         pipeline=pipeline.name,
@@ -102,38 +102,41 @@ def target_status(
         version=log.version if log else None,
         last=last,
         pending=pending,
-        stale=tuple((interval, fate.why) for interval, fate in found if fate.cause == STALE),
-        failed=tuple(_failures(pipeline, pattern, [*gaps, *pending], last, seen)),
-        running=seen.running.get(pattern.target),
+        stale=tuple((interval, decision.why) for interval, decision in decisions if decision.cause == STALE),
+        failed=tuple(_failures(pipeline, pattern, [*gaps, *pending], last, inputs)),
+        running=inputs.running.get(pattern.target),
         warnings=_warnings(pipeline, pattern, log),
     )
 
 
-def _fates(
-    pipeline: Pipeline, pattern: Pattern, log: TableLog | None, seen: StatusInputs, now: datetime
+def _decisions(
+    pipeline: Pipeline, pattern: Pattern, log: TableLog | None, inputs: StatusInputs, now: datetime
 ) -> list[tuple[Interval, Decision]]:
-    """What would happen with what is done: what was asked for again, and what is stale."""
+    """Return the done intervals that are to be restated or are stale, each with its decision."""
     if log is None or pipeline.grid is None or pipeline.start is None or pipeline.grid.floor(now) <= pipeline.start:
         return []
     span = Interval(pipeline.start, pipeline.grid.floor(now), pipeline.grid.zone)
-    found = decide(pipeline, pattern, span, log, seen.stale, single_works=0)
-    told = [fate for fate in found if fate.cause in (RESTATED, STALE)]
-    return [(parse_interval(f"{fate.start}..{fate.end}", span.zone), fate) for fate in told]
+    decisions = decide(pipeline, pattern, span, log, inputs.stale, single_works=0)
+    return [
+        (parse_interval(f"{decision.start}..{decision.end}", span.zone), decision)
+        for decision in decisions
+        if decision.cause in (RESTATED, STALE)
+    ]
 
 
 def _failures(
-    pipeline: Pipeline, pattern: Pattern, to_do: list[Interval], last: datetime | None, seen: StatusInputs
+    pipeline: Pipeline, pattern: Pattern, to_do: list[Interval], last: datetime | None, inputs: StatusInputs
 ) -> Iterator[Failure]:
-    """What failed when it was last tried, and is not done since."""
-    for entry in seen.failed:
+    """Yield the works whose last attempt failed and that are not done since."""
+    for entry in inputs.failed:
         if (entry["pipeline"], entry["target"]) != (pipeline.name, pattern.target):
             continue
         if entry["start"]:
             interval = parse_interval(f"{entry['start']}..{entry['end']}")
-            left = any(interval.overlaps(each) for each in to_do)
+            undone = any(interval.overlaps(each) for each in to_do)
         else:
-            left = last is None or last < entry["at"]
-        if left:
+            undone = last is None or last < entry["at"]
+        if undone:
             problem = (entry["error"] or entry["outcome"]).splitlines()[0]
             yield Failure(entry["slice"], entry["code"], problem, f"oncelake run {pipeline.name} --failed")
 
@@ -141,7 +144,7 @@ def _failures(
 def _done(
     pipeline: Pipeline, pattern: Pattern, log: TableLog | None, now: datetime
 ) -> tuple[list[Interval], list[Interval]]:
-    """What is done of all that is due, and what is not."""
+    """Return the due intervals that are done, and those that are not."""
     if pipeline.grid is None or pipeline.start is None or (over := pipeline.grid.floor(now)) <= pipeline.start:
         return [], []
     due = Interval(pipeline.start, over, pipeline.grid.zone)
@@ -157,9 +160,9 @@ def _whole_done(pipeline: Pipeline, pattern: Pattern, log: TableLog | None) -> b
 def _warnings(pipeline: Pipeline, pattern: Pattern, log: TableLog | None) -> tuple[str, ...]:
     if log is None:
         return ()
-    found = [f"{pattern.target}: {change}" for change in external_changes(pipeline, pattern, log)]
+    warnings = [f"{pattern.target}: {change}" for change in external_changes(pipeline, pattern, log)]
     retention = (log.metadata.get("configuration") or {}).get(_MARKER_RETENTION)
     if retention is not None:
-        forgets = f"{pattern.target} forgets markers after {retention} ({_MARKER_RETENTION})"
-        found.append(f"{forgets}: a rerun after that writes twice")
-    return tuple(found)
+        expiry = f"markers of {pattern.target} expire after {retention} ({_MARKER_RETENTION})"
+        warnings.append(f"{expiry}: a rerun after that writes its rows twice")
+    return tuple(warnings)
