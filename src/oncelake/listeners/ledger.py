@@ -1,4 +1,4 @@
-"""The ledger: a Delta table of attempts for people to look at, written without a JVM. A cache: the targets' logs win."""
+"""The ledger: a Delta table of attempts for people to read, written without a JVM. A cache: the targets' logs decide."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _COLUMNS = {
 
 
 class DeltaLedger:
-    """The ledger of a lake, a listener. A problem with it is reported and fails no run."""
+    """The ledger of a lake, a listener. An error of the ledger is a warning and fails no run."""
 
     def __init__(self, lake: Lake, warn: Callable[[str], None]) -> None:
-        """Nothing is opened before there is something to write."""
+        """Open nothing: the table is created by the first entry."""
         path = lake.internal_path("ledger")
         self.path = str(local_path(path)) if is_local(path) else path
         self._warn = warn
@@ -57,13 +57,13 @@ class DeltaLedger:
             self._add({"run": event.run, "event": "ended", **doc, "rows": json.dumps(doc["rows"])} for doc in documents)
 
     def entries(self) -> list[dict[str, Any]]:
-        """Every entry, oldest first."""
+        """Return all entries, oldest first."""
         return self._read(lambda _: True)
 
     def failures(self) -> list[dict[str, Any]]:
-        """What failed when it was last tried, or was not tried because something else did; some of it may be done since."""
+        """Return the newest failed, busy or blocked entry of each work; some of these works may be done since."""
         last: dict[tuple[str, ...], dict[str, Any]] = {}
-        for entry in self._read(_tells_failures):
+        for entry in self._read(_may_contain_failures):
             if entry["outcome"] in _FAILURES:
                 last[entry["pipeline"], entry["target"], entry["slice"]] = entry
         return list(last.values())
@@ -74,8 +74,8 @@ class DeltaLedger:
         log = find_log("the ledger", self.path)
         files = [file["path"] for file in log.files if wanted(file)] if log else []
         place = storage(self.path)
-        found = [entry for path in files for entry in pq.read_table(place.open(unquote(path))).to_pylist()]
-        return sorted(found, key=lambda entry: entry["at"])
+        entries = [entry for path in files for entry in pq.read_table(place.open(unquote(path))).to_pylist()]
+        return sorted(entries, key=lambda entry: entry["at"])
 
     def _add(self, entries: Iterable[dict[str, Any]]) -> None:
         common = {"at": datetime.now(UTC), "invocation": str(find_invocation())}
@@ -84,12 +84,12 @@ class DeltaLedger:
             return
         try:
             _append(self.path, rows)
-        except Exception as error:  # noqa: BLE001  a journal must never stop the work it tells of
-            self._warn(f"the ledger {self.path} could not be written: {error}")
+        except Exception as error:  # noqa: BLE001  the ledger must never stop a run
+            self._warn(f"could not write the ledger {self.path}: {error}")
 
 
-def _tells_failures(file: Mapping[str, Any]) -> bool:
-    """Whether a file may tell of a failure, by the least and the greatest outcome in it."""
+def _may_contain_failures(file: Mapping[str, Any]) -> bool:
+    """Return whether a file may contain a failure, by the minimum and maximum outcome in its statistics."""
     statistics = statistics_of(file)
     least, most = (statistics.get(edge, {}).get("outcome") for edge in ("minValues", "maxValues"))
     return least is not None and most is not None and any(least <= outcome <= most for outcome in _FAILURES)
@@ -103,7 +103,7 @@ def _append(path: str, rows: list[dict[str, Any]]) -> None:
     types |= {"int64": pa.int64(), "double": pa.float64()}
     schema = pa.schema([(name, types[kind]) for name, kind in _COLUMNS.items()])
     table = pa.Table.from_pylist(rows, schema=schema)
-    # Checkpoints keep opening it cheap; without them every append would read the whole log.
+    # With checkpoints an append does not have to read the whole log.
     settings = {"delta.checkpointInterval": "100"}
-    # A ledger of an earlier version may have fewer columns.
+    # A ledger that an earlier version created may have fewer columns.
     write_deltalake(path, table, mode="append", schema_mode="merge", configuration=settings)
