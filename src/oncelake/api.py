@@ -1,4 +1,4 @@
-"""The project as an object: everything the commands do, from Python, with the same fields."""
+"""The Python API: a project as an object, with a method for each command and the same fields as `--json`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class RunOptions(TypedDict, total=False):
-    """What may be asked of a plan beside the names of pipelines."""
+    """The options of `plan`, `run` and `restate` besides the names of pipelines."""
 
     date: str | None
     start: str | None
@@ -57,10 +57,10 @@ class RunOptions(TypedDict, total=False):
 
 
 class Project:
-    """A loaded project. Its Spark session is started when there is work, and kept for the next call."""
+    """A loaded project. Its Spark session is started when there is work, and reused by the next call."""
 
     def __init__(self, root: str | Path = ".", profile: str | None = None, spark: SparkSession | None = None) -> None:
-        """Load the project in a folder. A session of your own is used as it is and left as it was."""
+        """Load the project in a folder. A session passed as `spark` is used and its settings are not changed."""
         self.profile = profile or os.environ.get("ONCELAKE_PROFILE")
         loaded = load_project(Path(root), self.profile, SOURCES, PATTERNS)
         self._set_up(loaded.settings, loaded.pipelines, spark)
@@ -69,7 +69,7 @@ class Project:
     def of(
         cls, *pipelines: Pipeline, lake: str | Path, spark: SparkSession | None = None, root: str | Path = "."
     ) -> Project:
-        """Make a project of pipelines declared in this process, without a folder: for notebooks and tests.
+        """Return a project of pipelines declared in this process, without a folder: for notebooks and tests.
 
         Relative paths of file sources start at `root`.
         """
@@ -91,11 +91,11 @@ class Project:
     def run(
         self, *names: str, listener: Listener | None = None, jobs: int = 1, **options: Unpack[RunOptions]
     ) -> Report:
-        """Do what is due (or the date, or the range) and is not done. Works that fail are reported, not raised."""
+        """Run everything due (or the date, or the range) that is not done. Works that fail are reported, not raised."""
         return self.apply(self.plan(*names, **options), listener, jobs)
 
     def apply(self, plan: Plan, listener: Listener | None = None, jobs: int = 1) -> Report:
-        """Execute a plan, with so many slices concurrently. Works that fail are reported, not raised."""
+        """Execute a plan, up to `jobs` slices concurrently. Works that fail are reported, not raised."""
         from oncelake.running.execute import execute
 
         context = replace(self._context(listener), jobs=jobs)
@@ -108,10 +108,10 @@ class Project:
     def restatement(
         self, name: str, *, downstream: bool = False, **options: Unpack[RunOptions]
     ) -> list[RestateRequest]:
-        """Return what `restate` would do again, and in which generation.
+        """Return the requests that `restate` would make: the works to reprocess, and their generation.
 
-        Pipelines downstream that read by another time column are not in it: which of their intervals are reached is known
-        once the rows are written.
+        Downstream pipelines that read by another time column are not included: their affected intervals are known only
+        after the rows are written.
         """
         from oncelake.operations.restate import refuse_never_done, restate_requests
 
@@ -125,14 +125,14 @@ class Project:
         return found
 
     def downstream(self, name: str) -> list[str]:
-        """Return the pipelines that read what one writes, and what reads theirs."""
+        """Return the pipelines that read the targets of a pipeline, directly or through others."""
         select_pipelines(self.pipelines, [name])
         return [reached.pipeline.name for reached in self._downstream(name, None)]
 
     def restate(
         self, name: str, *, downstream: bool = False, listener: Listener | None = None, **options: Unpack[RunOptions]
     ) -> Report:
-        """Do again what is done, in the next generation; with `downstream` also what was made from it."""
+        """Reprocess finished work in the next generation; with `downstream` also the work that read its rows."""
         from oncelake.operations.restate import request_restate
         from oncelake.running.execute import execute
 
@@ -160,7 +160,7 @@ class Project:
         return downstream_of(name, span, self.pipelines, logs)
 
     def status(self, *names: str, now: datetime | None = None) -> list[TargetStatus]:
-        """Return where every target of the pipelines stands."""
+        """Return the status of each target of the pipelines."""
         from oncelake.storage.lock import holders
 
         request = Request(now or datetime.now(UTC), names)
@@ -174,7 +174,7 @@ class Project:
         ]
 
     def history(self, target: str, limit: int | None = None) -> list[HistoryEntry]:
-        """Return who wrote what to a table, newest first, as far back as its log goes."""
+        """Return the commits of a table (who wrote what), newest first, as far back as its log goes."""
         known = sorted({table for p in self.pipelines.values() for table in p.writes_tables | p.reads_tables})
         if target not in known:
             raise UnknownTarget(name=target, did_you_mean=did_you_mean(target, known), known=", ".join(known))
@@ -182,7 +182,7 @@ class Project:
         return [history_entry(entry) for entry in islice(log.history(), limit)]
 
     def repair(self, target: str, keys: Iterable[str], keep: Iterable[str] = (), dry_run: bool = False) -> Repair:
-        """Remove duplicate rows of a key, in one commit; rows that differ are removed only if `keep` ranks them."""
+        """Remove duplicate rows of a key in one commit. Rows that differ are removed only if `keep` ranks them."""
         from oncelake.keyed.repair import repair_duplicates
         from oncelake.running.commit import Claim, with_retries
 
@@ -197,7 +197,7 @@ class Project:
         return with_retries(act, claim, self.settings.lock_timeout)
 
     def restore(self, target: str, to: int, dry_run: bool = False) -> Restore:
-        """Go back to an older version of a table, knowingly: the works that this undoes are requested again."""
+        """Restore an older version of a table. The works that this undoes are requested again."""
         from oncelake.operations.restore import apply_restore, plan_restore
         from oncelake.running.commit import Claim, with_retries
 
@@ -214,11 +214,11 @@ class Project:
         return with_retries(act, claim, self.settings.lock_timeout)
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Return every attempt there was, oldest first, as far as the ledger knows."""
+        """Return all attempts in the ledger, oldest first."""
         return self._ledger().entries()
 
     def in_sandbox(self, lake: str, *names: str) -> Project:
-        """Return the same project with a lake of its own: the named pipelines write there, the rest is only read."""
+        """Return the project with a separate lake: the named pipelines write there, other tables are only read."""
         written = {table for pipeline in select_pipelines(self.pipelines, names) for table in pipeline.writes_tables}
         known = {table for p in self.pipelines.values() for table in p.writes_tables | p.reads_tables}
         sandboxed = copy(self)
@@ -226,7 +226,7 @@ class Project:
         return sandboxed
 
     def session(self) -> SparkSession:
-        """Return the project's Spark session; start it if there is none."""
+        """Return the project's Spark session; start one if there is none."""
         if self._spark is None:
             from oncelake.spark.session import open_session
 
@@ -257,7 +257,7 @@ class Project:
         return {table: self.lake.table(table).log() for table in pipeline.writes_tables}
 
     def _failed(self) -> dict[str, list[Interval]]:
-        """Return what failed when it was last tried, as time by pipeline."""
+        """Return the intervals whose last attempt failed, by pipeline."""
         failed: dict[str, list[Interval]] = {}
         for entry in self._ledger().failures():
             if entry["start"]:
@@ -280,9 +280,9 @@ def fingerprint(
     quick: bool = False,
     version: int | None = None,
 ) -> Fingerprint:
-    """What a frame, or the Delta table at a path, holds, as a short text: equal for equal content, whatever the order.
+    """Return a hash of the rows of a frame, or of the Delta table at a path: equal for equal content, in any order.
 
-    Columns are left out only by `exclude`. With `by`, or for a partitioned table, it also says which part differs.
+    Only the columns in `exclude` are ignored. With `by`, or for a partitioned table, it also says which partition differs.
     """
     from oncelake.delta import fingerprint as fingerprints
     from oncelake.spark.session import open_session
@@ -296,17 +296,17 @@ def fingerprint(
 def differences(
     left: DataFrame | str | Path, right: DataFrame | str | Path, *, exclude: Iterable[str] = (), limit: int = 5
 ) -> Differences:
-    """How two frames or Delta tables differ: how many rows only one of them has, and examples of either side."""
+    """Return how two frames or Delta tables differ: the number of rows that only one of them has, and examples of each side."""
     from oncelake.delta import fingerprint as fingerprints
 
     return fingerprints.differences(_frame(left), _frame(right), exclude=exclude, limit=limit)
 
 
 def latest(frame: DataFrame, keys: str | Iterable[str], by: str | Iterable[str] = ()) -> DataFrame:
-    """The latest row of every key: the one with the greatest `by`, the first column first, a null below everything.
+    """Return the latest row of each key: the one with the greatest `by` columns, compared in order, nulls lowest.
 
-    Rows that are equal there are told apart by their content, so that every run picks the same one, whatever the order
-    they come in. Null is a key like any other here.
+    Ties are broken by the content of the rows, so each run picks the same row in whatever order they arrive. Null is a key
+    like any other here.
     """
     from oncelake.keyed.latest import latest as chosen
 

@@ -15,7 +15,7 @@ COMMITTED, ALREADY_DONE, FAILED, BUSY, BLOCKED = "committed", "already_done", "f
 INTERRUPTED = "interrupted"
 # Why a work is in a plan: not done yet, restated, done from inputs or code that changed since, done, or failed before.
 MISSING, RESTATED, STALE, DONE, FAILED_BEFORE = "missing", "restated", "stale", "done", "failed"
-# What a request may be for beside these causes: stale works whose inputs changed, not their code.
+# A request may also ask for late data only: stale works whose inputs changed, not their code.
 LATE = "late"
 # From best to worst: a run has the worst outcome of its works. The first two count as "done".
 _SEVERITY = (COMMITTED, ALREADY_DONE, BUSY, BLOCKED, FAILED, INTERRUPTED)
@@ -31,7 +31,7 @@ class Request:
     date: str | None = None
     start: str | None = None
     end: str | None = None
-    only: str | None = None  # a cause (RESTATED, STALE, FAILED_BEFORE, …): plan only works that have it
+    only: str | None = None  # a cause (RESTATED, STALE, FAILED_BEFORE, …) or LATE: plan only those works
     newest_first: bool = False
     limit: int | None = None
 
