@@ -282,7 +282,7 @@ def fingerprint(
 ) -> Fingerprint:
     """Return a hash of the rows of a frame, or of the Delta table at a path: equal for equal content, in any order.
 
-    Only the columns in `exclude` are ignored. With `by`, or for a partitioned table, it also says which partition differs.
+    Only the columns in `exclude` are ignored. With `by`, or for a partitioned table, it also says which part differs.
     """
     from oncelake.delta import fingerprint as fingerprints
     from oncelake.spark.session import open_session
