@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from oncelake.declare.graph import sort_upstream_first
+from oncelake.declare.graph import former_names, sort_upstream_first
 from oncelake.declare.loading import load_project
 from oncelake.declare.pipelines import Pipeline
 from oncelake.declare.settings import Settings
@@ -29,6 +29,7 @@ from oncelake.patterns import PATTERNS
 from oncelake.planning.lake_state import read_lake_state
 from oncelake.planning.plan import make_plan, select_pipelines
 from oncelake.planning.scope import scope_of
+from oncelake.planning.writers import Identity
 from oncelake.sources import SOURCES
 from oncelake.storage.lease import lease_problem
 
@@ -81,7 +82,7 @@ class Project:
 
     def _set_up(self, settings: Settings, pipelines: Mapping[str, Pipeline], spark: SparkSession | None) -> None:
         self.settings, self.pipelines, self._spark = settings, pipelines, spark
-        self.lake = Lake(settings.lake, str(settings.root))
+        self.lake = Lake(settings.lake, str(settings.root), formerly=former_names(pipelines.values()))
 
     def plan(self, *names: str, **options: Unpack[RunOptions]) -> Plan:
         """Return what `run` would do, and why. `end` is exclusive."""
@@ -166,7 +167,7 @@ class Project:
         request = Request(now or datetime.now(UTC), names)
         chosen = select_pipelines(self.pipelines, names)
         known = read_lake_state(self.pipelines, chosen, self.lake, request, {})
-        inputs = StatusInputs(holders(self.lake.path), self._ledger().failures(), known.stale)
+        inputs = StatusInputs(holders(self.lake.path), self._ledger().failures(), known.stale, self._identity())
         return [
             target_status(pipeline, pattern, self.lake.table(pattern.target).last_log(), inputs, request.now)
             for pipeline in chosen
@@ -199,7 +200,7 @@ class Project:
     def restore(self, target: str, to: int, dry_run: bool = False) -> Restore:
         """Restore an older version of a table. The works that this undoes are requested again."""
         from oncelake.operations.restore import apply_restore, plan_restore
-        from oncelake.running.commit import Claim, with_retries
+        from oncelake.running.commit import Claim, Conflict, with_retries
 
         table = self.lake.table(target)
 
@@ -208,7 +209,11 @@ class Project:
             if dry_run:
                 return planned
             apply_restore(planned, table.path)
-            return replace(planned, version=require_log(table).version)
+            log = require_log(table)
+            if log.version != planned.read + 1:
+                # Another commit came in between: what it wrote is not in the plan. Go back again, from there.
+                raise Conflict(f"version {log.version} of {target} is not the restore")
+            return replace(planned, version=log.version)
 
         claim = Claim([table], f"restore to {to}", f"oncelake restore {target} --to {to}")
         return with_retries(act, claim, self.settings.lock_timeout)
@@ -222,7 +227,8 @@ class Project:
         written = {table for pipeline in select_pipelines(self.pipelines, names) for table in pipeline.writes_tables}
         known = {table for p in self.pipelines.values() for table in p.writes_tables | p.reads_tables}
         sandboxed = copy(self)
-        sandboxed.lake = Lake(lake, self.lake.root, {t: self.lake.table(t).path for t in known - written})
+        elsewhere = {table: self.lake.table(table).path for table in known - written}
+        sandboxed.lake = Lake(lake, self.lake.root, elsewhere, self.lake.formerly)
         return sandboxed
 
     def session(self) -> SparkSession:
@@ -236,13 +242,17 @@ class Project:
     def _plan(self, request: Request, failed: Mapping[str, list[Interval]] | None = None) -> Plan:
         chosen = select_pipelines(self.pipelines, request.names)
         known = read_lake_state(self.pipelines, chosen, self.lake, request, failed or {})
-        return make_plan(self.pipelines, known, request)
+        return make_plan(self.pipelines, known, request, self._identity())
+
+    def _identity(self) -> Identity:
+        return Identity(frozenset(self.pipelines), self.settings.id)
 
     def _context(self, listener: Listener | None) -> RunContext:
         from oncelake.running.context import RunContext
 
         listeners = (self._ledger(listener), *(() if listener is None else (listener,)))
-        return RunContext(self.lake, self.session, listeners, self.settings.lock_timeout)
+        lock_timeout, project = self.settings.lock_timeout, self.settings.id
+        return RunContext(self.lake, self.session, listeners, lock_timeout, project=project)
 
     def _ledger(self, listener: Listener | None = None) -> DeltaLedger:
         from oncelake.listeners.ledger import DeltaLedger

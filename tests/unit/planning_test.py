@@ -1,18 +1,17 @@
 """Plans are pure: declarations, what the logs say and a request go in."""
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import pytest
 
+from oncelake import testing
 from oncelake.declare.graph import sort_upstream_first
 from oncelake.declare.pipelines import Schedule, build
 from oncelake.errors import BadRange, UnknownPipeline
-from oncelake.model.coverage import Coverage, resolve_overlaps
 from oncelake.model.intervals import Grid, Interval, instant_text
-from oncelake.model.markers import RESTATE_PREFIX, app_id
+from oncelake.model.markers import app_id
 from oncelake.model.slices import Whole
-from oncelake.model.work import Commit, Request, Rows
+from oncelake.model.work import Request
 from oncelake.patterns import append, overwrite, replace_interval
 from oncelake.planning.plan import LakeState, make_plan
 from oncelake.sources import table
@@ -21,38 +20,11 @@ NOW = datetime(2024, 1, 5, 6, 30, tzinfo=UTC)
 DAYS = ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
 
 
-@dataclass
-class MemoryLog:
-    """A target's log in memory: markers by app id, and the commits that are still known."""
-
-    markers: dict = field(default_factory=dict)
-    commits: dict = field(default_factory=dict)
-
-    @property
-    def version(self):
-        return len(self.markers)
-
-    def done(self, marker):
-        return self.markers.get(marker.app_id, 0) >= marker.version
-
-    def recorded(self, marked):
-        return self.markers.get(marked)
-
-    def commit(self, marked):
-        return self.commits.get(marked)
-
-    def coverage(self, pipeline, target, requested=False):
-        start = app_id(pipeline, target, Whole()).removesuffix("whole") + (RESTATE_PREFIX if requested else "")
-        spans = {m: m.removeprefix(start).partition("..") for m in self.markers if m.startswith(start)}
-        return resolve_overlaps(
-            Coverage(s[0], s[2], self.markers[m], m) for m, s in spans.items() if s[0][:1].isdigit()
-        )
+class MemoryLog(testing.MemoryLog):
+    """A target's log in memory, with the pins of its commits."""
 
     def add(self, marker, pins=None):
-        self.markers[marker.app_id] = marker.version
-        facts = {} if pins is None else {"pins": pins}
-        self.commits[marker.app_id] = Commit(len(self.markers), NOW, Rows(), facts)
-        return self
+        return super().add(marker, **({} if pins is None else {"pins": pins}))
 
 
 def a_pipeline(name, reads, writes, every="day", start="2024-01-01", zone="UTC"):
@@ -60,7 +32,7 @@ def a_pipeline(name, reads, writes, every="day", start="2024-01-01", zone="UTC")
 
 
 def daily(name="orders", reads=None, writes=None, **schedule):
-    reads, writes = reads or table("bronze"), writes or replace_interval("silver", time="day")
+    reads, writes = reads or table("bronze", time="at"), writes or replace_interval("silver", time="day")
     return a_pipeline(name, reads, writes, **schedule)
 
 
@@ -416,7 +388,12 @@ def test_a_month_waits_for_all_its_days():
 
 
 def test_a_table_that_is_read_whole_is_not_waited_for():
-    plan = plan_of(daily(), daily("report", table("silver"), append("report")), names=["report"], date=DAYS[1])
+    plan = plan_of(
+        daily(),
+        daily("report", table("silver"), replace_interval("report", time="day")),
+        names=["report"],
+        date=DAYS[1],
+    )
     assert actions(plan) == [("report", "run")]
 
 

@@ -35,8 +35,9 @@ DAILY = 'every="day", start="2024-01-01"'
 
 def declared(name, reads, writes, schedule=DAILY):
     """The Python text of one pipeline."""
+    time = ', time="d"' if schedule and writes.startswith("append") else ""
     return f"""
-@once.pipeline({schedule}, reads=once.table({reads!r}), writes=once.{writes})
+@once.pipeline({schedule}, reads=once.table({reads!r}{time}), writes=once.{writes})
 def {name}(frame):
     return frame
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from oncelake.errors import NotEmpty
 
 _SETTINGS = """\
 # An oncelake project. Relative paths start in this folder.
+id: "{id}"   # recorded in every commit: keep it
 lake: lake                # table silver.orders is stored in lake/silver/orders
 pipelines: pipelines.py   # files or folders, Python or YAML
 """
@@ -47,7 +49,11 @@ def create_project(folder: str) -> list[str]:
         raise NotEmpty(path=folder)
     today = datetime.now(UTC).date()
     days = [str(today - timedelta(days=back)) for back in (3, 2, 1)]
-    files = {"oncelake.yaml": _SETTINGS, "pipelines.py": _PIPELINES.format(start=days[0]), ".gitignore": _GITIGNORE}
+    files = {
+        "oncelake.yaml": _SETTINGS.format(id=uuid.uuid4().hex),
+        "pipelines.py": _PIPELINES.format(start=days[0]),
+        ".gitignore": _GITIGNORE,
+    }
     files |= {f"landing/orders/{day}/orders.json": _orders(number, day) for number, day in enumerate(days)}
     for name, content in files.items():
         path = root / name

@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.errors import CyclicPipelines, DuplicatePipeline, OverlappingWriters
+from oncelake.errors import BadDeclaration, CyclicPipelines, DuplicatePipeline, OverlappingWriters
 from oncelake.model.contracts import Pattern, Source
 from oncelake.model.ownership import disjoint
 
@@ -22,6 +22,7 @@ def sort_upstream_first(pipelines: Iterable[Pipeline]) -> dict[str, Pipeline]:
             raise DuplicatePipeline(name=pipeline.name, first=first, second=pipeline.where)
         by_name[pipeline.name] = pipeline
     _check_ownership(by_name.values())
+    _check_former_names(by_name)
     upstream = {name: upstream_of(pipeline, by_name.values()) for name, pipeline in sorted(by_name.items())}
     try:
         return {name: by_name[name] for name in TopologicalSorter(upstream).static_order()}
@@ -50,6 +51,31 @@ def _check_ownership(pipelines: Iterable[Pipeline]) -> None:
         for (first, one), (second, other) in combinations(owners, 2):
             if (one.replaces or other.replaces) and not disjoint(one.within, other.within):
                 raise OverlappingWriters(target=one.target, first=_owner(first), second=_owner(second))
+
+
+def former_names(pipelines: Iterable[Pipeline]) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return, by target, the former names of the pipelines that write it, by their present names."""
+    found: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
+    for pipeline in pipelines:
+        for target in pipeline.writes_tables if pipeline.formerly else ():
+            found[target][pipeline.name] = pipeline.formerly or ()
+    return dict(found)
+
+
+def _check_former_names(pipelines: Mapping[str, Pipeline]) -> None:
+    """Refuse a former name whose works belong to another pipeline of the same target."""
+    for target, names in former_names(pipelines.values()).items():
+        taken: dict[str, str] = {}
+        for name, formerly in names.items():
+            for former in formerly:
+                where = pipelines[name].where
+                if former in pipelines and target in pipelines[former].writes_tables:
+                    problem = f"pipeline {name}: formerly={former!r}, but {former} is declared and writes {target} too"
+                    raise BadDeclaration(where=where, problem=problem)
+                if former in taken:
+                    problem = f"both {taken[former]} and {name} were formerly {former!r} and write {target}"
+                    raise BadDeclaration(where=where, problem=problem)
+                taken[former] = name
 
 
 def _owner(pipeline: Pipeline) -> str:

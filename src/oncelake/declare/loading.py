@@ -28,7 +28,7 @@ _DEFAULT = ("pipelines.py", "pipelines")
 # Loading replaces modules of the whole process.
 _import_lock = threading.RLock()
 _SCHEDULE = ("every", "start", "timezone", "combine_intervals", "late", "lookback")
-_PIPELINE_KEYS = (*_SCHEDULE, "reads", "writes", "transform")
+_PIPELINE_KEYS = (*_SCHEDULE, "formerly", "reads", "writes", "transform")
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,8 @@ def _yaml_pipeline(yaml_file: _YamlFile, path: tuple[Any, ...], name: str, body:
     writes = body["writes"] if isinstance(body["writes"], list) else [body["writes"]]
     patterns = [_build_part(yaml_file, (*path, "writes"), "pattern", one) for one in writes]
     reads = _build_sources(yaml_file, (*path, "reads"), body["reads"])
-    return build(function, reads, patterns, schedule, name=name, where=yaml_file.at(*path))
+    formerly = body.get("formerly")
+    return build(function, reads, patterns, schedule, name=name, where=yaml_file.at(*path), formerly=formerly)
 
 
 def _build_sources(yaml_file: _YamlFile, path: tuple[Any, ...], body: Any) -> Any:

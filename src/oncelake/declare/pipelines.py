@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -40,6 +40,8 @@ class Pipeline:
     takes_interval: bool = False
     combine_intervals: bool = True
     lookback: timedelta | None = None
+    # Former names, whose markers count as this pipeline's; None if nothing was said, () if there are none.
+    formerly: tuple[str, ...] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the user's function as if it were not decorated."""
@@ -79,6 +81,7 @@ def pipeline(  # noqa: PLR0913  each parameter is an option of the user
     start: str | date | None = None,
     timezone: str = "UTC",
     name: str | None = None,
+    formerly: str | Iterable[str] | None = None,
     combine_intervals: bool = True,
     late: str | None = None,
     lookback: str | int | None = None,
@@ -94,11 +97,14 @@ def pipeline(  # noqa: PLR0913  each parameter is an option of the user
     `combine_intervals=False` every interval has its own commit. Late rows mark a finished interval stale. With
     `late="restate"`, `run` reprocesses stale intervals within `lookback` of the end of the run: a duration such as
     "7 days", or a number of intervals; without `lookback` it reprocesses all of them.
+
+    The name, by default that of the function, is part of every marker. After a rename declare the former name, or several,
+    in `formerly`: what was done under it counts as done. `formerly=[]` says that there is none.
     """
 
     def declare(function: Callable[..., Any]) -> Pipeline:
         schedule = Schedule(every, start, timezone, combine_intervals, late, lookback)
-        declared = build(function, reads, writes, schedule, name=name, where=location(function))
+        declared = build(function, reads, writes, schedule, name=name, where=location(function), formerly=formerly)
         found = _declared.get()
         if found is not None:
             found.append(declared)
@@ -119,7 +125,7 @@ class Schedule:
     lookback: str | int | None = None
 
 
-def build(
+def build(  # noqa: PLR0913  what a declaration has
     function: Callable[..., Any],
     reads: Source | Mapping[str, Source],
     writes: Pattern | Iterable[Pattern],
@@ -127,6 +133,7 @@ def build(
     *,
     name: str | None,
     where: str,
+    formerly: str | Iterable[str] | None = None,
 ) -> Pipeline:
     """Return the validated pipeline; raise BadDeclaration with the file and line of the user's code."""
     if not callable(function):
@@ -140,10 +147,15 @@ def build(
         patterns = _parse_patterns(writes)
         sources, takes_interval = _bind_sources(function, reads)
         _check_grid(grid, sources, patterns)
+        _refuse_repeated_input(grid, sources, patterns, takes_interval)
+        former = _parse_formerly(formerly)
     except (ValueError, TypeError) as error:
         raise BadDeclaration(where=where, problem=f"pipeline {name}: {error}") from error
     combine_intervals = schedule.combine_intervals
-    return Pipeline(name, function, sources, patterns, grid, start, where, takes_interval, combine_intervals, lookback)
+    declared = Pipeline(
+        name, function, sources, patterns, grid, start, where, takes_interval, combine_intervals, lookback
+    )
+    return replace(declared, formerly=former)
 
 
 def location(function: Callable[..., Any]) -> str:
@@ -232,3 +244,26 @@ def _check_grid(grid: Grid | None, sources: Mapping[str, Source], patterns: tupl
     for part in parts:
         if problem := part.problem(grid):
             raise ValueError(problem)
+
+
+def _refuse_repeated_input(
+    grid: Grid | None, sources: Mapping[str, Source], patterns: tuple[Pattern, ...], takes_interval: bool
+) -> None:
+    """Refuse to add the same input once per interval."""
+    if grid is None or takes_interval or any(source.by_interval for source in sources.values()):
+        return
+    for pattern in patterns:
+        if not pattern.restates:
+            raise ValueError(
+                f"{pattern.kind} on {pattern.target} would add the same input once per interval: read a source by interval"
+                " (time= of a table, a placeholder in a path), or give the function a parameter `interval`"
+            )
+
+
+def _parse_formerly(formerly: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    if formerly is None:
+        return None
+    names = (formerly,) if isinstance(formerly, str) else tuple(formerly)
+    if not all(isinstance(name, str) and name.strip() for name in names):
+        raise ValueError(f"formerly={formerly!r} must be a name of a pipeline, or a list of names")
+    return names

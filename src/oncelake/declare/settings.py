@@ -12,14 +12,14 @@ from oncelake.errors import BadSettings
 from oncelake.errors.base import did_you_mean
 
 FILE = "oncelake.yaml"
-_KEYS = ("lake", "pipelines", "profiles", "spark", "lock_timeout")
+_KEYS = ("lake", "id", "pipelines", "profiles", "spark", "lock_timeout")
 _PROFILE_KEYS = ("lake", "spark", "lock_timeout")
 LOCK_TIMEOUT = 900
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A project's settings: its lake, the pipelines to load, Spark settings, and the lock timeout in seconds."""
+    """A project's settings: its lake, the pipelines to load, Spark settings, the lock timeout in seconds, and its id."""
 
     root: Path
     lake: str
@@ -27,6 +27,7 @@ class Settings:
     spark: Mapping[str, str] = field(default_factory=dict)
     lock_timeout: float = LOCK_TIMEOUT
     lines: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
+    id: str | None = None
 
     def at(self, *path: Any) -> str:
         """Return the `file:line` of a key of the settings."""
@@ -65,6 +66,7 @@ def read_settings(root: Path, profile: str | None = None) -> Settings:
             selected.get("lock_timeout", document.get("lock_timeout", LOCK_TIMEOUT)), *timeout_path, "lock_timeout"
         ),
         lines=lines,
+        id=settings.id(),
     )
 
 
@@ -98,6 +100,14 @@ class _Document:
         if not isinstance(value, str) or not value.strip():
             raise BadSettings(where=self.at(*path), problem=f"lake must be a folder or URI, not {value!r}")
         return value
+
+    def id(self) -> str | None:
+        value = self.document.get("id")
+        if value is None and "id" not in self.document:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).strip():
+            raise BadSettings(where=self.at("id"), problem=f"id must be a text, not {value!r}")
+        return str(value)
 
     def seconds(self, value: Any, *path: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:

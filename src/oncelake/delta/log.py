@@ -15,7 +15,7 @@ from oncelake.delta.checkpoints import Checkpoint, CheckpointFiles, CheckpointSt
 from oncelake.delta.commit_file import LOG, CommitFile, commit_name, commit_path, read_commit_file, statistics_of
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
 from oncelake.model.coverage import Coverage, resolve_overlaps
-from oncelake.model.markers import RESTATE_PREFIX, Marker, app_id
+from oncelake.model.markers import RESTATE_PREFIX, Marker, app_id, former_app_ids, parse_restore, writer_of
 from oncelake.model.slices import Whole
 from oncelake.model.work import Commit
 from oncelake.storage.objects import Storage, storage
@@ -44,6 +44,8 @@ class TableLog:
     stamp: tuple[int, int] | None = field(default=None, repr=False, compare=False)
     entries: dict[int, CommitFile] = field(default_factory=dict, repr=False, compare=False)
     found: dict[str, list[Coverage]] = field(default_factory=dict, repr=False, compare=False)
+    # Former names of the pipelines that write the table, by their present names: works under either count.
+    formerly: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def done(self, marker: Marker) -> bool:
         """Return whether the marker, or a later one of the same app id, is recorded."""
@@ -52,29 +54,60 @@ class TableLog:
 
     def recorded(self, app_id: str) -> int | None:
         """Return the version recorded for an app id, if there is one."""
-        recorded = self.markers.get(app_id)
-        return None if recorded is None else recorded.version
+        return max((self.markers[name].version for name in self._spellings(app_id)), default=None)
 
     def commit(self, app_id: str) -> Commit | None:
         """Return the newest commit that carries the app id, if the log still has it."""
+        app_id = max(self._spellings(app_id), key=lambda name: self.markers[name].version, default="")
         recorded = self.markers.get(app_id)
         if recorded is None:
             return None
         for version in self._candidates(recorded):
             entry = self.entry(version)
             if entry.markers.get(app_id) == recorded.version:
-                return entry.commit
+                return entry.commit if self.in_lineage(version) else self._earlier_commit(app_id, version)
         return None
+
+    def _earlier_commit(self, app_id: str, before: int) -> Commit | None:
+        """Return the newest commit with an app id that a restore did not undo."""
+        earlier = reversed(self.commits[: bisect_left(self.commits, before)])
+        entries = (self.entry(version) for version in earlier if self.in_lineage(version))
+        return next((entry.commit for entry in entries if app_id in entry.markers), None)
+
+    @cached_property
+    def restores(self) -> list[tuple[int, int]]:
+        """The restores through us, by their markers: the version of each, and the one it went back to."""
+        parsed = (parse_restore(name, recorded.version) for name, recorded in self.markers.items())
+        return [found for found in parsed if found]
+
+    @cached_property
+    def undone(self) -> list[tuple[int, int]]:
+        """The ranges of versions, both ends included, that restores took out of the table's lineage, newest first."""
+        return undone_versions(self.restores, self.version)
+
+    def in_lineage(self, version: int) -> bool:
+        """Return whether the table still has what a commit wrote: no restore went back behind it."""
+        return not any(first <= version <= last for first, last in self.undone)
 
     def coverage(self, pipeline: str, target: str, requested: bool = False) -> list[Coverage]:
         """Return the time a pipeline has done here, by markers that name intervals; where they overlap, the highest generation.
 
         Or, if `requested`, the time that was requested to be restated, up to which generation.
         """
-        start = _start(pipeline, target) + (RESTATE_PREFIX if requested else "")
-        if start not in self.found:
-            self.found[start] = resolve_overlaps(self._timed(start))
-        return self.found[start]
+        key = _start(pipeline, target) + (RESTATE_PREFIX if requested else "")
+        if key not in self.found:
+            starts = [key, *former_app_ids(key, self.formerly)]
+            self.found[key] = resolve_overlaps(each for start in starts for each in self._timed(start))
+        return self.found[key]
+
+    def writers(self, target: str) -> set[str]:
+        """Return the names of the pipelines that have markers here."""
+        found = {writer_of(name) for name in self.markers}
+        return {writer[0] for writer in found if writer is not None and writer[1] == target}
+
+    def _spellings(self, app_id: str) -> list[str]:
+        """Return an app id, under the present and the former names of its pipeline, as far as it is recorded."""
+        return [name for name in (app_id, *former_app_ids(app_id, self.formerly)) if name in self.markers]
 
     def _timed(self, start: str) -> Iterator[Coverage]:
         for name, recorded in self._of(start):
@@ -85,7 +118,9 @@ class TableLog:
 
     def last_of(self, pipeline: str, target: str) -> datetime | None:
         """Return when a pipeline last wrote a marker here."""
-        times = (recorded.updated_ms or 0 for _, recorded in self._of(_start(pipeline, target)))
+        key = _start(pipeline, target)
+        starts = [key, *former_app_ids(key, self.formerly)]
+        times = (recorded.updated_ms or 0 for start in starts for _, recorded in self._of(start))
         newest = max(times, default=0)
         return datetime.fromtimestamp(newest / 1000, UTC) if newest else None
 
@@ -296,6 +331,18 @@ def _refuse_gaps(table: str, path: str, first: int, tail: list[int]) -> None:
     if tail and tail != list(range(first, tail[-1] + 1)):
         gap = next(v for v, found in zip(range(first, tail[-1] + 1), tail, strict=False) if v != found)
         raise CorruptLog(table=table, path=commit_path(path, gap), problem="this commit is missing")
+
+
+def undone_versions(restores: Iterable[tuple[int, int]], newest: int) -> list[tuple[int, int]]:
+    """Return the ranges of versions that restores, each given as (its version, the version it went back to), undid."""
+    found = []
+    for at, to in sorted(restores, reverse=True):
+        # A restore that is itself undone does not count.
+        if at <= newest:
+            if to + 1 < at:
+                found.append((to + 1, at - 1))
+            newest = to
+    return found
 
 
 def _start(pipeline: str, target: str) -> str:

@@ -6,7 +6,7 @@ import posixpath
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from oncelake.delta import writes
@@ -20,15 +20,16 @@ from oncelake.storage.paths import INTERNAL, is_local
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FormerNames = Mapping[str, tuple[str, ...]]
 _SINGLE_DRIVER = ("s3://", "s3a://", "s3n://")
 
 
 class DeltaTable:
     """One Delta table. Its log is replayed once, and refreshed from the last known version after that."""
 
-    def __init__(self, name: str, path: str, lake: str) -> None:
+    def __init__(self, name: str, path: str, lake: str, formerly: FormerNames | None = None) -> None:
         """Nothing is read before the log is asked for."""
-        self.name, self.path, self._lake = name, path, lake
+        self.name, self.path, self._lake, self._formerly = name, path, lake, formerly or {}
         self._log: TableLog | None = None
         self._reading = threading.Lock()
 
@@ -40,7 +41,10 @@ class DeltaTable:
     def log(self) -> TableLog | None:
         """Return the log as it is now, or None if the table does not exist. Only new commits are read."""
         with self._reading:
-            self._log = refresh_log(self._log) if self._log else find_log(self.name, self.path)
+            log = refresh_log(self._log) if self._log else find_log(self.name, self.path)
+            if log is not None and log.formerly != self._formerly:
+                log = replace(log, formerly=self._formerly)
+            self._log = log
             return self._log
 
     def last_log(self) -> TableLog | None:
@@ -66,6 +70,8 @@ class Lake:
     path: str
     root: str
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    # By table, the former names of the pipelines that write it: their works count under the present names.
+    formerly: Mapping[str, FormerNames] = field(default_factory=dict)
     _tables: dict[str, DeltaTable] = field(default_factory=dict, repr=False, compare=False)
 
     def table(self, name: str) -> DeltaTable:
@@ -74,7 +80,7 @@ class Lake:
             if problem := table_name_problem(name):
                 raise BadDeclaration(where=name, problem=problem)
             path = self.elsewhere.get(name) or posixpath.join(self.path, *name.split("."))
-            self._tables[name] = DeltaTable(name, path, self.path)
+            self._tables[name] = DeltaTable(name, path, self.path, self.formerly.get(name))
         return self._tables[name]
 
     def internal_path(self, *parts: str) -> str:

@@ -8,6 +8,8 @@
     │   ├── DuplicatePipeline       two pipelines have the same name
     │   ├── CyclicPipelines         the pipelines depend on each other in a cycle
     │   ├── OverlappingWriters      two pipelines would overwrite each other's rows
+    │   ├── RenamedPipeline         the target contains works of a pipeline that is not declared
+    │   ├── OtherProject            another project wrote works of the same pipeline name
     │   ├── UnknownPipeline         no pipeline has that name
     │   ├── UnknownTarget           no pipeline reads or writes that table
     │   ├── BadRange                the date or range is invalid
@@ -31,10 +33,12 @@
     │   ├── RepeatedKeys            a key occurs more than once
     │   ├── CannotRestate           an append cannot be restated
     │   ├── PartlyDone              an interval is partly done in intervals of another grid
+    │   ├── TombstonesUnknown       the log no longer shows whether tombstones count
     │   ├── EmptyOverwrite          an overwrite would empty the table
     │   ├── NotPartitioned          the table has other partition columns than declared
     │   ├── FunctionFailed          the user's function raised an exception
     │   └── WriteFailed             Spark or Delta rejected the write
+    ├── CannotRestore               exit 1: a table whose features cannot be restored with its markers
     ├── Blocked                     exit 1: an upstream pipeline is not done
     ├── TableBusy                   exit 4: another runner holds the table, safe to retry
     ├── OutcomeUnknown              exit 1: the log was not readable after an error
@@ -58,7 +62,9 @@ from oncelake.errors.usage import (
     LoadFailed,
     NotEmpty,
     NothingToRestate,
+    OtherProject,
     OverlappingWriters,
+    RenamedPipeline,
     UnknownPipeline,
     UnknownTarget,
     UsageError,
@@ -66,6 +72,7 @@ from oncelake.errors.usage import (
 from oncelake.errors.work import (
     Blocked,
     CannotRestate,
+    CannotRestore,
     ColumnMissing,
     CorruptLog,
     EmptyOverwrite,
@@ -82,6 +89,7 @@ from oncelake.errors.work import (
     SourceUnreadable,
     TableBusy,
     TableMissing,
+    TombstonesUnknown,
     WorkFailed,
     WriteFailed,
     WrongColumns,
@@ -97,6 +105,7 @@ __all__ = [
     "BadVersion",
     "Blocked",
     "CannotRestate",
+    "CannotRestore",
     "ColumnMissing",
     "CorruptLog",
     "CyclicPipelines",
@@ -112,10 +121,12 @@ __all__ = [
     "NothingToRestate",
     "NullKeys",
     "OncelakeError",
+    "OtherProject",
     "OutcomeUnknown",
     "OverlappingWriters",
     "PartlyDone",
     "ProverUnavailable",
+    "RenamedPipeline",
     "RepeatedKeys",
     "Retry",
     "RowsOutsideSlice",
@@ -125,6 +136,7 @@ __all__ = [
     "SparkUnavailable",
     "TableBusy",
     "TableMissing",
+    "TombstonesUnknown",
     "UnknownPipeline",
     "UnknownTarget",
     "UsageError",

@@ -60,6 +60,28 @@ class OverlappingWriters(UsageError):
     hint = 'declare disjoint rows (within={{"column": "value"}}) or separate targets, then run: oncelake plan'
 
 
+class RenamedPipeline(UsageError):
+    """The target contains works of a pipeline that is not declared: under a new name they would be added again."""
+
+    code = "renamed_pipeline"
+    says = (
+        "{target} contains works of {former}, which the project does not declare: if {pipeline} was renamed, "
+        "it would add the same rows again"
+    )
+    hint = (
+        'declare formerly={spelled} in {where} so that these works count as done, or keep the name with name="{first}"; '
+        "if {pipeline} is another pipeline, declare formerly=[]"
+    )
+
+
+class OtherProject(UsageError):
+    """The target contains works of a pipeline of the same name that another project wrote."""
+
+    code = "other_project"
+    says = "{target} contains works of {pipeline} that project {other} wrote; this project is {project}"
+    hint = 'rename the pipeline in {where} (name="…"), or, if this is that project, set id: {other} in oncelake.yaml'
+
+
 class UnknownPipeline(UsageError):
     """No pipeline has that name."""
 

@@ -146,6 +146,23 @@ class PartlyDone(WorkFailed):
     hint = "declare the former every= and timezone= in {pipeline} until the interval is done, then run: oncelake run {pipeline}"
 
 
+class CannotRestore(OncelakeError):
+    """A table whose features cannot be restored together with its markers."""
+
+    code = "cannot_restore"
+    says = "{target} cannot be restored to version {version} together with its markers: {problem}"
+    hint = "restate the slices that should change: oncelake history {target}"
+
+
+class TombstonesUnknown(WorkFailed):
+    """The log no longer shows whether an attempt that prepared tombstones was committed."""
+
+    code = "tombstones_unknown"
+    splittable = False
+    says = "{target}: the log no longer shows whether {work} was committed by the attempt that prepared its tombstones"
+    hint = "rebuild the table, or remove {path} if no delete can be late any more, then: oncelake run {pipeline}"
+
+
 class EmptyOverwrite(WorkFailed):
     """An overwrite without rows would empty the table."""
 

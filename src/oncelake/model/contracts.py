@@ -67,6 +67,10 @@ class Log(Protocol):
         """Return the facts of the newest commits by the app ids they carry."""
         ...
 
+    def writers(self, target: str) -> set[str]:
+        """Return the names of the pipelines that have markers here."""
+        ...
+
     def coverage(self, pipeline: str, target: str, requested: bool = False) -> list[Coverage]:
         """Return the coverage of a pipeline in this table: what is done, or, if `requested`, what was requested to be restated."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -19,6 +20,9 @@ STREAM_PREFIX = "stream "
 _SAFE = " :+,=@()"
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)
 _GENERATIONS_PER_INSTANT = 1000
+_FIRST_INSTANT = 10**12
+# Before the target and the version of a restore in the app id that says to which version it went back.
+_RESTORE = "once-restore"
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,22 @@ def restate_app_id(pipeline: str, target: str, slice_: Slice) -> str:
     """Return the `txnAppId` of restate requests: its version is the generation up to which a slice was requested."""
     done = app_id(pipeline, target, slice_)
     return f"{done[: done.rindex('/') + 1]}{RESTATE_PREFIX}{done[done.rindex('/') + 1 :]}"
+
+
+def former_app_ids(text: str, formerly: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return one of our app ids as it was spelled under the former names of its pipeline."""
+    prefix, _, rest = text.partition("/")
+    pipeline, _, rest = rest.partition("/")
+    names = formerly.get(unquote(pipeline), ()) if prefix == PREFIX else ()
+    return [f"{PREFIX}/{_encode(name)}/{rest}" for name in names]
+
+
+def writer_of(text: str) -> tuple[str, str] | None:
+    """Return pipeline and target of an app id that a pipeline wrote; None for requests, for `once.write` and for others."""
+    parts = text.split("/")
+    if len(parts) != 4 or parts[0] != PREFIX or parts[3].startswith((RESTATE_PREFIX, "=")):
+        return None
+    return unquote(parts[1]), unquote(parts[2])
 
 
 def parse_app_id(text: str) -> tuple[str, str, Slice] | None:
@@ -88,10 +108,26 @@ def reload_marker(pipeline: str, target: str, slice_: Slice, generation: int) ->
 
 def newest_reload(recorded: int) -> datetime | None:
     """Return the start of the interval that was reloaded last; None if that reload had no interval."""
-    seconds = recorded // _GENERATIONS_PER_INSTANT
+    # Generations of a slice without an interval are small; instants are not, from the year 32 on.
+    seconds = recorded // _GENERATIONS_PER_INSTANT if recorded >= _FIRST_INSTANT else 0
     return _YEAR_ONE + timedelta(seconds=seconds) if seconds else None
 
 
 def reload_generation(recorded: int) -> int:
     """Return the generation of the interval that was reloaded last."""
     return recorded % _GENERATIONS_PER_INSTANT
+
+
+def restore_marker(target: str, at: int, to: int) -> Marker:
+    """Return the marker of a commit that goes back to an older version (-1 for a rebuild, which keeps nothing).
+
+    Commits between the two are no longer in the table's lineage. Markers outlive the clean-up of the log.
+    """
+    return Marker(f"{_RESTORE}/{_encode(target)}/{at}", to + 1)
+
+
+def parse_restore(app_id: str, version: int) -> tuple[int, int] | None:
+    """Return the version of a restore and the one it went back to; None if the marker is another's."""
+    prefix, _, rest = app_id.partition("/")
+    at = rest.rpartition("/")[2]
+    return (int(at), version - 1) if prefix == _RESTORE and at.isdigit() else None

@@ -16,6 +16,7 @@ from oncelake.model.slices import Whole
 from oncelake.model.work import RESTATED, STALE
 from oncelake.operations.external_changes import external_changes
 from oncelake.planning.decisions import Decision, Stale, decide
+from oncelake.planning.writers import Identity, writer_notes
 
 _MARKER_RETENTION = "delta.setTransactionRetentionDuration"
 
@@ -37,6 +38,7 @@ class StatusInputs:
     running: Mapping[str, str]
     failed: Sequence[Mapping[str, Any]]
     stale: Stale
+    identity: Identity
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def target_status(
         stale=tuple((interval, decision.why) for interval, decision in decisions if decision.cause == STALE),
         failed=tuple(_failures(pipeline, pattern, [*gaps, *pending], last, inputs)),
         running=inputs.running.get(pattern.target),
-        warnings=_warnings(pipeline, pattern, log),
+        warnings=_warnings(pipeline, pattern, log, inputs.identity),
     )
 
 
@@ -157,10 +159,11 @@ def _whole_done(pipeline: Pipeline, pattern: Pattern, log: TableLog | None) -> b
     return pipeline.grid is None and log is not None and log.done(pattern.marker(pipeline.name, Whole(), 1))
 
 
-def _warnings(pipeline: Pipeline, pattern: Pattern, log: TableLog | None) -> tuple[str, ...]:
+def _warnings(pipeline: Pipeline, pattern: Pattern, log: TableLog | None, identity: Identity) -> tuple[str, ...]:
     if log is None:
         return ()
     warnings = [f"{pattern.target}: {change}" for change in external_changes(pipeline, pattern, log)]
+    warnings += writer_notes(pipeline, pattern, log, identity)
     retention = (log.metadata.get("configuration") or {}).get(_MARKER_RETENTION)
     if retention is not None:
         expiry = f"markers of {pattern.target} expire after {retention} ({_MARKER_RETENTION})"

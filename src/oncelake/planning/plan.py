@@ -15,10 +15,14 @@ from oncelake.planning.inputs import LakeState, PlanInputs
 from oncelake.planning.intervals import plan_intervals, restrict_works
 from oncelake.planning.scope import scope_of
 from oncelake.planning.whole import plan_whole
+from oncelake.planning.writers import Identity, check_writers
 
 
-def make_plan(pipelines: Mapping[str, Pipeline], known: LakeState, request: Request) -> Plan:
+def make_plan(
+    pipelines: Mapping[str, Pipeline], known: LakeState, request: Request, identity: Identity | None = None
+) -> Plan:
     """Return the works of the request, upstream first and oldest first, each with what would happen and why."""
+    identity = identity or Identity(frozenset(pipelines))
     chosen, inputs = select_pipelines(pipelines, request.names), PlanInputs(pipelines, known, request)
     scopes: list[Scope] = []
     items: list[Planned] = []
@@ -37,6 +41,7 @@ def make_plan(pipelines: Mapping[str, Pipeline], known: LakeState, request: Requ
         scopes.append(scope)
         notes += [note] if note else []
         planned = list(_planned(pipeline, scope, items, inputs))
+        notes += check_writers(pipeline, planned, known.logs, identity)
         notes += _notes(pipeline, planned, known)
         items += planned
     if unfit and not scopes:

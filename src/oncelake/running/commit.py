@@ -155,7 +155,8 @@ def make_facts(work: Work, run: str, pins: Mapping[str, Any], code: str | None, 
 
 def make_writing(work: Work, facts: Mapping[str, Any], context: RunContext, declared: Declared) -> Writing:
     """Return what a pattern is asked to write."""
-    stamp = Stamp(work.marker, json.dumps({"oncelake": facts}, separators=(",", ":")))
+    project = {"project": context.project} if context.project else {}
+    stamp = Stamp(work.marker, json.dumps({"oncelake": {**facts, **project}}, separators=(",", ":")))
     table, internal = context.lake.table(work.target), context.lake.internal_path()
     return Writing(work, table, stamp, facts["attempt"], declared.grid, declared.where, internal)
 

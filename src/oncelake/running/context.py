@@ -28,6 +28,8 @@ class RunContext:
     jobs: int = 1
     held: frozenset[str] = frozenset()
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    # The id of the project, if it has one; every commit carries it.
+    project: str | None = None
     # Listeners that have failed in this run: reported once.
     failing: set[int] = field(default_factory=set, repr=False, compare=False)
 

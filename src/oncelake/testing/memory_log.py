@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oncelake.model.coverage import Coverage, resolve_overlaps
-from oncelake.model.markers import RESTATE_PREFIX, Marker, app_id
+from oncelake.model.markers import RESTATE_PREFIX, Marker, app_id, writer_of
 from oncelake.model.slices import Whole
 from oncelake.model.work import Commit, Rows
 
@@ -48,6 +48,11 @@ class MemoryLog:
     def newest_facts(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the facts of all commits by the app ids they carry."""
         return {name: commit.facts for name, commit in self.commits.items()}
+
+    def writers(self, target: str) -> set[str]:
+        """Return the names of the pipelines that have markers here."""
+        found = {writer_of(name) for name in self.markers}
+        return {writer[0] for writer in found if writer is not None and writer[1] == target}
 
     def coverage(self, pipeline: str, target: str, requested: bool = False) -> list[Coverage]:
         """Return the time a pipeline has done here, or was requested to restate."""
