@@ -160,7 +160,7 @@ class TombstonesUnknown(WorkFailed):
     code = "tombstones_unknown"
     splittable = False
     says = "{target}: the log no longer shows whether {work} was committed by the attempt that prepared its tombstones"
-    hint = "rebuild the table, or remove {path} if no delete can be late any more, then: oncelake run {pipeline}"
+    hint = "rebuild the table, or remove {path} if no delete can be late any more, then run: oncelake run {pipeline}"
 
 
 class EmptyOverwrite(WorkFailed):
