@@ -369,7 +369,7 @@ def sales(files):
 @once.pipeline(
     every="day", start="2024-03-14",
     reads=once.table("orders", latest={"keys": "amount", "by": "at"}),
-    writes=once.append("latest"),
+    writes=once.overwrite("latest"),
 )
 def newest(orders):
     return orders

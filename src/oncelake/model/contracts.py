@@ -249,6 +249,11 @@ class Pattern(Protocol):
         ...
 
     @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The declared partition columns of the target."""
+        ...
+
+    @property
     def compacts(self) -> bool:
         """Whether the small files that it writes are compacted between works."""
         ...

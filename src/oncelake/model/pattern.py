@@ -38,6 +38,11 @@ class PatternDefaults:
         """Whether small files are compacted: no."""
         return False
 
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """Return the declared partition columns."""
+        return tuple(getattr(getattr(self, "layout", None), "partition_by", ()))
+
     def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  the contract; it fits every grid
         """Return None: the declaration is valid on every grid."""
         return None

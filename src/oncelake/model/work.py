@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from oncelake.errors import OncelakeError
 from oncelake.model.intervals import Interval, instant_text
 from oncelake.model.markers import Marker
 from oncelake.model.slices import Slice
@@ -139,6 +140,8 @@ class Planned(_WorkFields):
     cause: str = MISSING
     size: InputSize = InputSize()
     waits_for: Upstream | None = None
+    # What a run reports for the work instead of attempting it.
+    refusal: OncelakeError | None = None
 
     @property
     def estimated_rows(self) -> int | None:
@@ -203,6 +206,7 @@ class Outcome(_WorkFields):
     error: str | None = None
     code: str | None = None
     splittable: bool = False
+    stops_run: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return the work as `run --json` prints it."""

@@ -11,11 +11,12 @@ from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.log import TableLog
 from oncelake.model.contracts import Pattern
 from oncelake.model.coverage import coalesce
-from oncelake.model.intervals import Interval, instant_text, parse_interval, subtract
+from oncelake.model.intervals import Interval, instant_text, merge, parse_interval, subtract
 from oncelake.model.slices import Whole
 from oncelake.model.work import RESTATED, STALE
 from oncelake.operations.external_changes import external_changes
 from oncelake.planning.decisions import Decision, Stale, decide
+from oncelake.planning.notes import declaration_notes
 from oncelake.planning.writers import Identity, writer_notes
 
 _MARKER_RETENTION = "delta.setTransactionRetentionDuration"
@@ -151,7 +152,7 @@ def _done(
         return [], []
     due = Interval(pipeline.start, over, pipeline.grid.zone)
     recorded = pattern.done(log, pipeline.name, pipeline.start, pipeline.grid) if log else []
-    gaps = subtract([due], coalesce(recorded))
+    gaps = merge(map(pipeline.grid.around, subtract([due], coalesce(recorded))))
     return subtract([due], gaps), gaps
 
 
@@ -163,6 +164,7 @@ def _warnings(pipeline: Pipeline, pattern: Pattern, log: TableLog | None, identi
     if log is None:
         return ()
     warnings = [f"{pattern.target}: {change}" for change in external_changes(pipeline, pattern, log)]
+    warnings += declaration_notes(pipeline, pattern, log)
     warnings += writer_notes(pipeline, pattern, log, identity)
     retention = (log.metadata.get("configuration") or {}).get(_MARKER_RETENTION)
     if retention is not None:

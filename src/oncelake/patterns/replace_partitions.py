@@ -62,6 +62,11 @@ class ReplacePartitions(PatternDefaults):
         """The declared row filter."""
         return self.row_filter
 
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """Return the declared partition columns."""
+        return self.by
+
     def problem(self, grid: Grid | None) -> str | None:
         """Refuse `values` in a pipeline with intervals: a fixed set of partitions cannot belong to many intervals."""
         if grid is not None and self.values is not None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 from oncelake.declare.pipelines import Pipeline
 from oncelake.model.contracts import Log, Pattern
 from oncelake.model.coverage import Coverage, align, clip, coalesce, resolve_overlaps
-from oncelake.model.intervals import Interval, instant_text, subtract
+from oncelake.model.intervals import Grid, Interval, instant_text, subtract
 from oncelake.model.work import DONE, MISSING, RESTATED, STALE
 
-# A gap lies over every marker: an interval that is partly done is not done.
-_GAP, _GAP_GENERATION = "", 2**62
+# The name of a gap.
+_GAP = ""
 # Many neighbouring works reported as one range; no single commit is known for it.
 _SEVERAL = "several"
+# Which cause an interval has of those of its parts.
+_CAUSES = (RESTATED, MISSING, STALE)
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -41,6 +44,8 @@ class Decision(NamedTuple):
     why: str
     cause: str = MISSING
     app_id: str | None = None
+    # Part of an interval that is to do was done, in intervals of another grid.
+    partly_done: bool = False
 
 
 def decide(  # noqa: PLR0913  the three last are keyword arguments with defaults
@@ -64,10 +69,10 @@ def decide(  # noqa: PLR0913  the three last are keyword arguments with defaults
     requested = clip(log.coverage(pipeline.name, pattern.target, requested=True), span)
     parts = stale(pipeline, pattern, done)
     works = _bundle(done) if len(done) > single_works else done
-    gaps = [pipeline.grid.around(gap) for gap in subtract([span], coalesce(works))]
-    blank = [Coverage(instant_text(gap.start), instant_text(gap.end), _GAP_GENERATION, _GAP) for gap in gaps]
+    gaps = subtract([span], coalesce(works))
+    blank = [Coverage(instant_text(gap.start), instant_text(gap.end), 0, _GAP) for gap in gaps]
     rows: tuple[Sequence[Any], ...] = (resolve_overlaps([*works, *blank]), requested, parts)
-    return [
+    found = [
         _decide(
             covered._replace(start=start, end=end),
             request,
@@ -78,6 +83,7 @@ def decide(  # noqa: PLR0913  the three last are keyword arguments with defaults
         for start, end, (covered, request, part) in align(*rows)
         if covered is not None
     ]
+    return _on_grid(found, pipeline.grid, pattern)
 
 
 def _decide(
@@ -117,3 +123,47 @@ def is_late(pipeline: Pipeline, end: str, until: datetime) -> bool:
     if pipeline.lookback is None:
         return False
     return pipeline.lookback > until - _YEAR_ONE or end > instant_text(until - pipeline.lookback)
+
+
+def _on_grid(decisions: list[Decision], grid: Grid, pattern: Pattern) -> list[Decision]:
+    """Return decisions without a gap between them in intervals of the grid, wherever markers, requests or rows lie off it."""
+    if all(grid.is_boundary(datetime.fromisoformat(each.end)) for each in decisions):
+        return decisions
+    parts = [part for decision in decisions for part in _cut(decision, grid)]
+    cells = groupby(parts, key=lambda part: grid.floor(datetime.fromisoformat(part.start)))
+    return [_merge(list(group), pattern) for _, group in cells]
+
+
+def _cut(decision: Decision, grid: Grid) -> Iterator[Decision]:
+    """Cut a decision at the first and the last grid line in it: between them are whole intervals."""
+    start, end = datetime.fromisoformat(decision.start), datetime.fromisoformat(decision.end)
+    first = start if grid.is_boundary(start) else grid.after(grid.floor(start))
+    lines = [
+        decision.start,
+        *(instant_text(line) for line in (first, grid.floor(end)) if start < line < end),
+        decision.end,
+    ]
+    for one, other in pairwise(lines):
+        if one < other:
+            yield decision._replace(start=one, end=other)
+
+
+def _merge(parts: Sequence[Decision], pattern: Pattern) -> Decision:
+    """Return one decision for the parts of an interval: done if all are, else to do in a generation above all of them."""
+    if len(parts) == 1:
+        return parts[0]
+    start, end = parts[0].start, parts[-1].end
+    to_do = [part for part in parts if part.action == "run"]
+    done = [part for part in parts if part.action == "skip"]
+    if not to_do:
+        said = next((part for part in parts if part.cause == STALE), parts[-1])
+        generation = min(part.generation for part in parts)
+        return said._replace(generation=generation, app_id=parts[-1].app_id, start=start, end=end)
+    said = min(to_do, key=lambda part: _CAUSES.index(part.cause))
+    generation = max(part.generation for part in to_do)
+    if not done:
+        return said._replace(generation=generation, start=start, end=end)
+    if pattern.restates:
+        generation = max(generation, *(part.generation + 1 for part in done))
+    why = f"{said.why}; part of it was done in intervals of another grid"
+    return said._replace(generation=generation, why=why, partly_done=True, start=start, end=end)

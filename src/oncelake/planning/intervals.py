@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from oncelake.declare.pipelines import Pipeline
+from oncelake.errors import PartlyDone
 from oncelake.model.contracts import RangeWriter
 from oncelake.model.coverage import align, coalesce
 from oncelake.model.intervals import Grid, Interval, merge, parse_interval, subtract
@@ -74,7 +75,8 @@ def _pieces(pipeline: Pipeline, span: Interval, inputs: PlanInputs) -> Iterator[
             continue
         pieces = [parse_interval(f"{start}..{end}", span.zone)]
         if request.only == FAILED_BEFORE:
-            failed = known.failed.get(pipeline.name, [])
+            assert pipeline.grid is not None
+            failed = [pipeline.grid.around(each) for each in known.failed.get(pipeline.name, [])]
             pieces = subtract(pieces, subtract(pieces, failed))
         yield from ((piece, each) for piece in pieces)
 
@@ -96,6 +98,9 @@ def _works(
         if waits_for and decision.action == "run":
             why = f"{waits_for.pipeline} has not done {waits_for.interval} of {waits_for.table}"
             yield Planned(work, "wait", why, decision.cause, size, waits_for)
+        elif decision.partly_done and not pattern.restates:
+            refusal = PartlyDone(target=pattern.target, pipeline=pipeline.name, slice=str(slice_))
+            yield Planned(work, "wait", refusal.message, decision.cause, size, refusal=refusal)
         else:
             yield Planned(work, decision.action, decision.why, decision.cause, size)
 

@@ -13,6 +13,7 @@ from oncelake.model.slices import count_cells
 from oncelake.model.work import Plan, Planned, Request, Scope
 from oncelake.planning.inputs import LakeState, PlanInputs
 from oncelake.planning.intervals import plan_intervals, restrict_works
+from oncelake.planning.notes import declaration_notes
 from oncelake.planning.scope import scope_of
 from oncelake.planning.whole import plan_whole
 from oncelake.planning.writers import Identity, check_writers
@@ -41,6 +42,8 @@ def make_plan(
         scopes.append(scope)
         notes += [note] if note else []
         planned = list(_planned(pipeline, scope, items, inputs))
+        for pattern in pipeline.writes:
+            notes += declaration_notes(pipeline, pattern, known.logs.get(pattern.target))
         notes += check_writers(pipeline, planned, known.logs, identity)
         notes += _notes(pipeline, planned, known)
         items += planned

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.errors import Blocked
+from oncelake.errors import Blocked, OncelakeError
 from oncelake.model.intervals import Interval, subtract
 from oncelake.model.slices import Slice, halves, overlap
 from oncelake.model.work import ALREADY_DONE, COMMITTED, Outcome, Planned, Work
@@ -28,11 +28,14 @@ def halve(works: Sequence[Work], outcomes: Sequence[Outcome], pipeline: Pipeline
 
 def split_by_upstream(
     pipeline: Pipeline, items: Sequence[Planned], earlier: Sequence[Outcome]
-) -> Iterator[tuple[list[Work], Blocked | None]]:
+) -> Iterator[tuple[list[Work], OncelakeError | None]]:
     """Cut the works of a slice where something they read failed upstream, in the order of time."""
     works, slice_ = [item.work for item in items], items[0].work.slice
     if waits := next((item.waits_for for item in items if item.waits_for), None):
         yield works, _blocked(pipeline, waits.pipeline, waits.table, waits.interval)
+        return
+    if refusal := next((item.refusal for item in items if item.refusal), None):
+        yield works, refusal
         return
     parts: list[tuple[Slice, Blocked | None]] = []
     left = [slice_] if isinstance(slice_, Interval) else []
