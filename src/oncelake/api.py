@@ -82,6 +82,7 @@ class Project:
 
     def _set_up(self, settings: Settings, pipelines: Mapping[str, Pipeline], spark: SparkSession | None) -> None:
         self.settings, self.pipelines, self._spark = settings, pipelines, spark
+        self._owns_session = spark is None
         self.lake = Lake(settings.lake, str(settings.root), formerly=former_names(pipelines.values()))
 
     def plan(self, *names: str, **options: Unpack[RunOptions]) -> Plan:
@@ -250,9 +251,18 @@ class Project:
     def _context(self, listener: Listener | None) -> RunContext:
         from oncelake.running.context import RunContext
 
+        def restart() -> bool:
+            from oncelake.spark.session import discard_session
+
+            if not self._owns_session:
+                return False
+            discard_session()
+            self._spark = None
+            return True
+
         listeners = (self._ledger(listener), *(() if listener is None else (listener,)))
         lock_timeout, project = self.settings.lock_timeout, self.settings.id
-        return RunContext(self.lake, self.session, listeners, lock_timeout, project=project)
+        return RunContext(self.lake, self.session, listeners, lock_timeout, restart, project=project)
 
     def _ledger(self, listener: Listener | None = None) -> DeltaLedger:
         from oncelake.listeners.ledger import DeltaLedger

@@ -420,7 +420,7 @@ def goes_on_with_room(root, spark):
     assert ids(root) == [0, 1, 2, 100, 101, 102, 200, 201, 202]
 
 
-FULL = "the lock of silver.orders cannot be taken: [Errno 28] No space left on device"
+FULL = "cannot acquire the lock of silver.orders: [Errno 28] No space left on device"
 
 
 def test_a_full_disk_is_told_and_leaves_nothing_half_written(begun_disk, spark):

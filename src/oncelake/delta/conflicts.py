@@ -13,6 +13,8 @@ class ErrorKind(Enum):
     TRANSIENT = "a retry may succeed"
     OUTSIDE_PREDICATE = "rows outside the predicate"
     SCHEMA = "the frame does not fit the table"
+    LOST_JVM = "Spark's JVM is gone"
+    MACHINE = "the disk is full, or a folder cannot be written"
     OTHER = "something else"
 
 
@@ -49,6 +51,13 @@ _TRANSIENT = re.compile(
     "ExecutorLostFailure|FetchFailedException|SocketTimeoutException|Read timed out|Connection reset|ConnectTimeout"
     "|NoHttpResponseException|SlowDown|503 Service|ThrottlingException|RequestTimeout|TimeoutException: Futures timed out"
 )
+# What py4j says of a JVM that does not answer any more.
+_LOST_JVM = re.compile(
+    "Answer from Java side is empty|Error while sending or receiving|trying to connect to the Java server"
+    r"|Error while obtaining a new communication channel|\[Errno 111\] Connection refused"
+)
+# Faults of the machine: neither a retry nor a smaller slice cures them.
+_MACHINE = re.compile("No space left on device|Read-only file system|Permission denied|Disk quota exceeded")
 _CALLING = "An error occurred while calling"  # py4j's first line, which carries no information
 _RAISED = re.compile(r"^[\w.]+(?:Error|Exception): .*$", re.MULTILINE)
 _OUTSIDE_PREDICATE = ("DELTA_REPLACE_WHERE_MISMATCH", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
@@ -70,8 +79,22 @@ def classify(error: BaseException) -> ErrorKind:
         return ErrorKind.OUTSIDE_PREDICATE
     if condition.startswith(_SCHEMAS):
         return ErrorKind.SCHEMA
+    if _is_lost_jvm(error, names):
+        return ErrorKind.LOST_JVM
+    if _MACHINE.search(str(error)):
+        return ErrorKind.MACHINE
     transient = isinstance(error, TimeoutError | ConnectionError) or _TRANSIENT.search(str(error))
     return ErrorKind.TRANSIENT if transient else ErrorKind.OTHER
+
+
+def _is_lost_jvm(error: BaseException, names: set[str]) -> bool:
+    """Return whether the exception, or one that caused it, says that the JVM is gone."""
+    if "Py4JNetworkError" in names or (isinstance(error, ConnectionError) and _LOST_JVM.search(str(error))):
+        return True
+    if "Py4JError" in names and _LOST_JVM.search(str(error)):
+        return True
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return cause is not None and _is_lost_jvm(cause, {cls.__name__ for cls in type(cause).__mro__})
 
 
 def one_line(error: BaseException) -> str:

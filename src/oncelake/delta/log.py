@@ -142,8 +142,9 @@ class TableLog:
         return list(islice(self.history(), NEWEST))
 
     def newest_facts(self) -> dict[str, Mapping[str, Any]]:
-        """Return the facts of the newest commits by the app ids they carry."""
-        return {name: entry.facts for entry in reversed(self.newest()) for name in entry.markers}
+        """Return the facts of the newest commits that no restore undid, by the app ids they carry."""
+        entries = [entry for entry in reversed(self.newest()) if self.in_lineage(entry.version)]
+        return {name: entry.facts for entry in entries for name in entry.markers}
 
     @cached_property
     def schema(self) -> dict[str, str]:

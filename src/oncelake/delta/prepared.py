@@ -11,18 +11,21 @@ Attempts are partitions, so that the two logs, read without Spark, say which fil
 from __future__ import annotations
 
 import posixpath
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 
 from oncelake.delta import writes
 from oncelake.delta.conflicts import ErrorKind, classify
-from oncelake.delta.log import TableLog, find_log, read_log
+from oncelake.delta.log import TableLog, find_log, read_log, undone_versions
 from oncelake.delta.targets import table_schema
+from oncelake.errors import TombstonesUnknown
 from oncelake.model.contracts import Writing
 from oncelake.model.failpoints import failpoint
 from oncelake.model.markers import Marker
@@ -33,10 +36,23 @@ from oncelake.storage.listing import escape_glob
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-WORK, GENERATION, ATTEMPT, AT = (f"__once_{name}" for name in ("work", "generation", "attempt", "at"))
-_TAGS = (WORK, GENERATION, ATTEMPT)
-# Attempts are settled once this many are decided: each settling is a commit or two.
-_MANY = 8
+WORK, GENERATION, ATTEMPT, READ, VERSION, AT = (
+    f"__once_{name}" for name in ("work", "generation", "attempt", "read", "version", "at")
+)
+_TAGS = (WORK, GENERATION, ATTEMPT, READ)
+# Verdicts are recorded once so many attempts are decided, or one was decided so long ago: each recording is a commit or
+# two, and Delta cleans up logs after some days.
+_MANY, _LONG_AGO = 8, timedelta(days=1)
+
+
+class _Prepared(NamedTuple):
+    """An attempt that prepared rows: for which work, and the version of the target that it had read."""
+
+    attempt: str
+    work: str
+    generation: int
+    read: int
+    at: datetime
 
 
 @dataclass(frozen=True)
@@ -50,19 +66,20 @@ class PreparedRows:
 
     @property
     def path(self) -> str:
-        """Where they lie."""
-        return f"{self.writing.internal}/tombstones/{self.writing.work.target}"
+        """Where they lie. The table's id is in it: another table of the same name has other rows."""
+        return f"{self.writing.internal}/tombstones/{self.writing.work.target}/{self.log.metadata.get('id')}"
 
     def rows(self) -> DataFrame | None:
         """Return the rows that count now; None if there are none."""
         own = find_log("tombstones", self.path)
         if own is None:
             return None
-        counted, void = self._decided(own)
-        if len(counted) + len(void) >= _MANY:
+        counted, void, due = self._decide(own)
+        if due:
             self._settle(counted, void)
             own = read_log("tombstones", self.path)
-        attempts = {*counted, None}
+            counted, _, _ = self._decide(own)
+        attempts = {attempt for attempt, version in counted.items() if not self._undone(version)} | {None}
         files = [file["path"] for file in own.files if _tags(file)[ATTEMPT] in attempts]
         return self._read(own, files) if files else None
 
@@ -72,9 +89,9 @@ class PreparedRows:
         if rows.isEmpty():
             return
         work = self.writing.work
-        facts = {WORK: work.marker.app_id, GENERATION: work.generation, ATTEMPT: self.writing.attempt}
-        tagged = rows.select("*", *(F.lit(value).alias(name) for name, value in facts.items()))
-        tagged = tagged.withColumn(AT, F.current_timestamp())
+        tags = (work.marker.app_id, work.generation, self.writing.attempt, self.log.version)
+        tagged = rows.select("*", *(F.lit(value).alias(name) for name, value in zip(_TAGS, tags, strict=True)))
+        tagged = tagged.withColumn(VERSION, F.lit(None).cast("long")).withColumn(AT, F.current_timestamp())
         if find_log("tombstones", self.path) is None:
             writes.create(tagged, self.path, writes.Layout(partition_by=_TAGS))
         # A marker that a user left in the session's settings would make the write vanish; one of its own keeps it.
@@ -86,38 +103,62 @@ class PreparedRows:
         schema = select_fields(table_schema(own), {*own.schema} - {*_TAGS})
         paths = [escape_glob(posixpath.join(self.path, unquote(file))) for file in files]
         rows = self.session.read.schema(schema).parquet(*paths)
-        return rows.where(~self._expired()).drop(AT)
+        for first, last in self._undone_versions:
+            rows = rows.where(F.col(VERSION).isNull() | ~F.col(VERSION).between(first, last))
+        return rows.where(~self._expired()).drop(AT, VERSION)
 
-    def _decided(self, own: TableLog) -> tuple[list[str], list[str]]:
-        """Return the attempts whose commit is in the log, and those that will never have one."""
-        works: dict[tuple[str, int], list[str]] = {}
-        for file in sorted(own.files, key=lambda file: file["modificationTime"]):
-            tags = _tags(file)
-            if tags[ATTEMPT] is not None:
-                attempts = works.setdefault((tags[WORK], int(tags[GENERATION])), [])
-                attempts += [tags[ATTEMPT]] if tags[ATTEMPT] not in attempts else []
-        counted: list[str] = []
+    @cached_property
+    def _undone_versions(self) -> list[tuple[int, int]]:
+        """The versions that restores undid: ours by their markers, those of others as far as the newest commits show."""
+        others = [entry for entry in self.log.newest() if entry.info.get("operation") == "RESTORE" and not entry.facts]
+        restores = [(entry.version, entry.info.get("operationParameters", {}).get("version")) for entry in others]
+        if any(to is None for _, to in restores):
+            facts = {"pipeline": self.writing.work.pipeline, "work": "a RESTORE by time", "path": self.path}
+            raise TombstonesUnknown(target=self.writing.work.target, **facts)
+        return undone_versions([*self.log.restores, *((at, int(to)) for at, to in restores)], self.log.version)
+
+    def _undone(self, version: int) -> bool:
+        return any(first <= version <= last for first, last in self._undone_versions)
+
+    def _decide(self, own: TableLog) -> tuple[dict[str, int], list[str], bool]:
+        """Return the attempts that were committed, with the version; the void ones; and whether to record the verdicts."""
+        counted: dict[str, int] = {}
         void: list[str] = []
-        for (app_id, generation), attempts in works.items():
-            if self.log.done(Marker(app_id, generation)):
-                chosen = self._committed(app_id, generation, attempts)
-                counted += [chosen]
-                void += [attempt for attempt in attempts if attempt != chosen]
-        return counted, void
+        oldest = datetime.now(UTC)
+        for prepared in _attempts(own):
+            committed = self._committed(prepared)
+            if committed is not None:
+                counted[prepared.attempt] = committed
+            elif self.log.done(Marker(prepared.work, prepared.generation)):
+                # Another attempt committed the work, and Delta does not commit one work twice.
+                void.append(prepared.attempt)
+            else:
+                continue
+            oldest = min(oldest, prepared.at)
+        decided = len(counted) + len(void)
+        return counted, void, decided >= _MANY or (decided > 0 and datetime.now(UTC) - oldest > _LONG_AGO)
 
-    def _committed(self, app_id: str, generation: int, attempts: list[str]) -> str:
-        commit = self.log.commit(app_id)
-        if commit is not None and commit.facts.get("generation") == generation:
-            return str(commit.facts.get("attempt"))
-        # The log has been cleaned up, or a restatement came after. Attempts come one after another, and none is made
-        # once the work is done: the last was the one.
-        return attempts[-1]
+    def _committed(self, prepared: _Prepared) -> int | None:
+        """Return the version that an attempt committed, by the commits that came after the version it had read."""
+        first = prepared.read + 1
+        if not self.log.done(Marker(prepared.work, prepared.generation)):
+            return None
+        if first <= self.log.version and (not self.log.commits or self.log.commits[0] > first):
+            facts = {"pipeline": self.writing.work.pipeline, "work": prepared.work, "path": self.path}
+            raise TombstonesUnknown(target=self.writing.work.target, **facts)
+        for version in self.log.commits[bisect_left(self.log.commits, first) :]:
+            if self.log.entry(version).facts.get("attempt") == prepared.attempt:
+                return version
+        return None
 
-    def _settle(self, counted: list[str], void: list[str]) -> None:
+    def _settle(self, counted: Mapping[str, int], void: list[str]) -> None:
+        """Record the verdicts: void rows are deleted, the others keep the version of their commit and lose the attempt."""
         attempt = F.col(ATTEMPT)
         self._change(attempt.isin(void) | (attempt.isNull() & self._expired()))
-        # Settled rows have no attempt.
-        self._change(attempt.isin(counted), dict.fromkeys(_TAGS, F.lit(None)))
+        if counted:
+            versions = F.create_map(*(F.lit(each) for pair in counted.items() for each in pair))
+            sets = {**dict.fromkeys(_TAGS, F.lit(None)), VERSION: F.element_at(versions, attempt).cast("long")}
+            self._change(attempt.isin(list(counted)), sets)
 
     def _expired(self) -> Column:
         """Return the condition for rows that are older than declared."""
@@ -132,6 +173,18 @@ class PreparedRows:
             # Another writer settles them; the next work does what is left.
             if classify(error) is not ErrorKind.CONFLICT:
                 raise
+
+
+def _attempts(own: TableLog) -> list[_Prepared]:
+    """Return the attempts whose verdict is not recorded, by the partitions of their files."""
+    found: dict[str, _Prepared] = {}
+    for file in own.files:
+        tags = _tags(file)
+        if tags[ATTEMPT] is not None:
+            at = datetime.fromtimestamp(file["modificationTime"] / 1000, UTC)
+            work, generation, attempt, read = (tags[name] for name in _TAGS)
+            found.setdefault(attempt, _Prepared(attempt, work, int(generation), int(read), at))
+    return list(found.values())
 
 
 def _tags(file: Mapping[str, Any]) -> dict[str, Any]:

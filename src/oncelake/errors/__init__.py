@@ -44,6 +44,8 @@
     ├── OutcomeUnknown              exit 1: the log was not readable after an error
     ├── LockUnavailable             exit 1: the lock folder is not writable
     ├── SparkUnavailable            exit 1: Java or the Delta jars are missing
+    ├── SparkLost                   exit 1: Spark's JVM died twice; the run ends
+    ├── MachineFailed               exit 1: the disk is full or cannot be written; the run ends
     ├── ProverUnavailable           exit 1: this machine lacks a requirement of the proof
     └── NothingToProve              exit 1: the reference run of the proof failed
 
@@ -51,7 +53,14 @@ An error is raised with facts and formats its message from them. Tests assert on
 """
 
 from oncelake.errors.base import OncelakeError, Retry
-from oncelake.errors.environment import LockUnavailable, NothingToProve, ProverUnavailable, SparkUnavailable
+from oncelake.errors.environment import (
+    LockUnavailable,
+    MachineFailed,
+    NothingToProve,
+    ProverUnavailable,
+    SparkLost,
+    SparkUnavailable,
+)
 from oncelake.errors.usage import (
     BadDeclaration,
     BadRange,
@@ -114,6 +123,7 @@ __all__ = [
     "FunctionFailed",
     "LoadFailed",
     "LockUnavailable",
+    "MachineFailed",
     "NotDelta",
     "NotEmpty",
     "NotPartitioned",
@@ -133,6 +143,7 @@ __all__ = [
     "SourceChanged",
     "SourceMissing",
     "SourceUnreadable",
+    "SparkLost",
     "SparkUnavailable",
     "TableBusy",
     "TableMissing",

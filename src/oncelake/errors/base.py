@@ -24,6 +24,8 @@ class OncelakeError(Exception):
     # The outcome of a work that ends with this error, and whether smaller slices of the work may succeed.
     outcome: ClassVar[str] = "failed"
     splittable: ClassVar[bool] = False
+    # Whether the run ends: the fault is the machine's, and every other work would meet it too.
+    stops_run: ClassVar[bool] = False
     says: ClassVar[str] = "{message}"
     hint: ClassVar[str] = ""
 

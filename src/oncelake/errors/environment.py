@@ -23,6 +23,26 @@ class SparkUnavailable(OncelakeError):
     hint = "{next}"
 
 
+class SparkLost(OncelakeError):
+    """Spark's JVM died, and died again after a restart."""
+
+    code = "spark_lost"
+    retry = Retry.UNKNOWN
+    stops_run = True
+    says = "Spark's JVM died while {pipeline} wrote {target} ({problem}); Spark's own log is in {log}"
+    hint = "give Spark more memory or look into its log, then run: oncelake run {pipeline}"
+
+
+class MachineFailed(OncelakeError):
+    """The disk is full, or a folder cannot be written."""
+
+    code = "machine_failed"
+    retry = Retry.HELPS
+    stops_run = True
+    says = "cannot write {target}: {problem}"
+    hint = "free space or fix the permissions, then run: oncelake run {pipeline}"
+
+
 class ProverUnavailable(OncelakeError):
     """This machine lacks a requirement of the requested proof."""
 

@@ -100,7 +100,9 @@ class KeyedMerge:
         if self.spec.deletes and self.columns.by:
             batch = _drop_deleted(batch, self.prepared_rows(tombstone_retention))
         is_newest = batch.stats.all_newer and self.exclusive
-        rows = batch.rows if is_newest else select_changes(batch, self.table(batch), compared, bool(update))
+        # Without a lock the MERGE itself compares every row with the table: an earlier read may be out of date by then.
+        merge_all = is_newest or not self.exclusive
+        rows = batch.rows if merge_all else select_changes(batch, self.table(batch), compared, bool(update))
         existing = select_fields(compared, self.log.schema)
         won = wins(self.columns, batch_col, table_col, None if is_newest else content_hash(existing, table_col))
         clauses = Clauses(
@@ -112,7 +114,7 @@ class KeyedMerge:
             values=assignments(self.columns.names) if insert else None,
             evolve=self.spec.evolve,
         )
-        self.merge(rows, clauses, batch, batch.stats.count if is_newest else None)
+        self.merge(rows, clauses, batch, batch.stats.count if merge_all else None)
 
     def add(self, summed: Iterable[str]) -> None:
         """Add the batch's values to the existing rows. Only the marker in the same commit prevents adding twice."""
@@ -179,15 +181,16 @@ class KeyedMerge:
         """Merge the rows in one commit; raise TableChanged if the table has a new version.
 
         Only new keys: the merge is an insert. Only existing keys: it needs no outer join. Rows from `select_changes`
-        carry a flag for that. Rows that come with a `count` have no flag, and each may be new or existing.
+        carry a flag for that. Rows that come with a `count` have no flag, and each may be new or existing. Without an
+        exclusive lock no clause is dropped: what was read before may have changed.
         """
         log = self.writing.table.log()
         if log is None or log.version != self.log.version:
             raise TableChanged(f"{self.writing.work.target} got a new version while the batch was compared with it")
-        has_existing, has_new = bool(self.log.files), True
+        has_existing, has_new = bool(self.log.files) or not self.exclusive, True
         if count is None:
             count, matched = rows.agg(F.count(F.lit(1)), F.count_if(column(MATCHED))).collect()[0]
-            has_existing, has_new = matched > 0, matched < count or not self.exclusive
+            has_existing, has_new = matched > 0 or not self.exclusive, matched < count or not self.exclusive
         clauses = clauses if has_existing else replace(clauses, delete=None, sets=None)
         clauses = clauses if has_new else replace(clauses, values=None)
         if not count or not any((clauses.sets, clauses.values, clauses.delete is not None)):

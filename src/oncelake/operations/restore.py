@@ -1,26 +1,36 @@
-"""Going back to an older version of a target, knowingly: what that undoes is asked for again, in the same commit.
+"""Go back to an older version of a target, knowingly: exactly the content of that version counts as done.
 
-Delta's own RESTORE keeps every marker, so that what it undid would be taken for done for ever.
+Delta's own RESTORE keeps every marker, so that what it undid would be taken for done for ever. Here the same commit
+requests every work again whose rows are not in that version, and closes the requests for those whose rows are.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.log import TableLog, read_log_at
 from oncelake.delta.writes import restore
-from oncelake.errors import BadVersion
-from oncelake.model.markers import Marker, newest_reload, parse_app_id, reload_generation, restate_app_id
+from oncelake.errors import BadVersion, CannotRestore
+from oncelake.model.coverage import Coverage, align
+from oncelake.model.intervals import Interval, parse_interval, subtract
+from oncelake.model.markers import (
+    Marker,
+    newest_reload,
+    parse_app_id,
+    reload_generation,
+    restate_app_id,
+    restore_marker,
+)
 from oncelake.model.slices import Named, Slice, Whole
 
 
 @dataclass(frozen=True)
 class Undone:
-    """A work whose commit a restore takes back, and the generation in which it is to be done again."""
+    """A work whose rows a restore takes out, and the generation in which it is requested again."""
 
     pipeline: str
     target: str
@@ -29,29 +39,31 @@ class Undone:
 
     @property
     def marker(self) -> Marker:
-        """What asks for it."""
+        """What requests it."""
         return Marker(restate_app_id(self.pipeline, self.target, self.slice), self.generation)
 
     def document(self) -> dict[str, Any]:
-        """As `restore --json` prints it."""
+        """Return the work as `restore --json` prints it."""
         named = {"pipeline": self.pipeline, "target": self.target, "slice": str(self.slice)}
         return {**named, "generation": self.generation}
 
 
 @dataclass(frozen=True)
 class Restore:
-    """What a restore does: from which version to which, and what it undoes."""
+    """What a restore does: from which version to which, what it undoes, and which requests it closes."""
 
     target: str
     read: int
     to: int
     undone: tuple[Undone, ...]
-    # Works of `once.write`, which only their callers can do again.
+    # Works of `once.write`, which only their callers can do again: the same call writes them.
     elsewhere: tuple[Undone, ...] = ()
+    # App ids of restate requests for works whose rows are in the restored version.
+    closed: tuple[str, ...] = ()
     version: int | None = None
 
     def document(self) -> dict[str, Any]:
-        """The restore as `restore --json` prints it."""
+        """Return the restore as `restore --json` prints it."""
         return {
             "target": self.target,
             "from_version": self.read,
@@ -63,32 +75,95 @@ class Restore:
 
 
 def plan_restore(log: TableLog, to: int, pipelines: Mapping[str, Pipeline]) -> Restore:
-    """What a restore to a version would undo, by the markers there are now and were there then."""
+    """Return what a restore to a version would undo, by what was done then and is done now."""
     if not 0 <= to <= log.version:
         raise BadVersion(target=log.table, version=to, newest=log.version)
-    then = read_log_at(log.table, log.path, to).markers
-    undone = list(_undone(log, {name: recorded.version for name, recorded in then.items()}, pipelines))
-    ours = tuple(each for each in undone if not isinstance(each.slice, Named))
-    return Restore(log.table, log.version, to, ours, tuple(each for each in undone if isinstance(each.slice, Named)))
+    then = replace(read_log_at(log.table, log.path, to), formerly=log.formerly)
+    undone: list[Undone] = []
+    closed: list[str] = []
+    for pipeline, target in sorted({parsed[:2] for name in log.markers if (parsed := parse_app_id(name))}):
+        kept = _done(then, pipeline, target)
+        undone += _undone_intervals(log, pipeline, target, kept)
+        closed += _closed_intervals(log, pipeline, target, kept, undone)
+    for name in log.markers:
+        work = _whole_work(name, log, pipelines)
+        if work is None:
+            continue
+        if not _is_done(name, work, log, then):
+            undone.append(work)
+        elif (log.recorded(work.marker.app_id) or 0) >= work.generation:
+            closed.append(work.marker.app_id)
+    ours = tuple(each for each in undone if each.pipeline in pipelines and not isinstance(each.slice, Named))
+    elsewhere = tuple(each for each in undone if each not in ours)
+    return Restore(log.table, log.version, to, ours, elsewhere, tuple(closed))
 
 
 def apply_restore(planned: Restore, path: str) -> None:
-    """One commit: the files of the older version, and the markers that ask for what is undone."""
+    """Commit the files of the older version, with the requests for what is undone and the closed ones, at once."""
     facts = {"restore": planned.to, "target": planned.target}
     markers = [undone.marker for undone in (*planned.undone, *planned.elsewhere)]
-    restore(path, planned.to, markers, json.dumps({"oncelake": facts}))
+    markers += [Marker(app_id, 0) for app_id in planned.closed]
+    markers.append(restore_marker(planned.target, planned.read + 1, planned.to))
+    try:
+        restore(path, planned.to, markers, json.dumps({"oncelake": facts}))
+    except Exception as error:
+        if "Unsupported table features" in str(error):
+            raise CannotRestore(target=planned.target, version=planned.to, problem=str(error)) from error
+        raise
 
 
-def _undone(log: TableLog, then: Mapping[str, int], pipelines: Mapping[str, Pipeline]) -> Iterator[Undone]:
+def _done(log: TableLog, pipeline: str, target: str) -> list[Interval]:
+    """Return the time whose rows a table has: covered by a marker, and not requested again since."""
+    covered, requested = log.coverage(pipeline, target), log.coverage(pipeline, target, requested=True)
+    return [
+        parse_interval(f"{start}..{end}")
+        for start, end, (mark, request) in align(covered, requested)
+        if mark is not None and mark.generation >= (request.generation if request else 0)
+    ]
+
+
+def _undone_intervals(log: TableLog, pipeline: str, target: str, kept: list[Interval]) -> Iterator[Undone]:
+    """Yield what is covered by markers now and has no rows in the version gone back to."""
+    for covered in log.coverage(pipeline, target):
+        for part in subtract([covered.interval], kept):
+            yield Undone(pipeline, target, part, covered.generation + 1)
+
+
+def _closed_intervals(
+    log: TableLog, pipeline: str, target: str, kept: list[Interval], undone: list[Undone]
+) -> Iterator[str]:
+    """Yield the requests for time whose rows are in the version gone back to; the rest of it is requested by itself."""
+    raised = {each.marker.app_id for each in undone}
+    prefix = restate_app_id(pipeline, target, Whole()).removesuffix(Whole().text)
     for name, recorded in log.markers.items():
-        parsed = parse_app_id(name)
-        if parsed is None or then.get(name, 0) >= recorded.version:
+        first, _, last = name.removeprefix(prefix).partition("..")
+        if not name.startswith(prefix) or not first[:1].isdigit() or not recorded.version or name in raised:
             continue
-        pipeline, target, slice_ = parsed
-        generation = recorded.version
-        if isinstance(slice_, Whole) and (newest := newest_reload(recorded.version)) is not None:
-            declared = pipelines.get(pipeline)
-            if declared is None or declared.grid is None:
-                continue
-            slice_, generation = declared.grid.cell(newest), reload_generation(recorded.version)
-        yield Undone(pipeline, target, slice_, generation + 1)
+        slice_ = Coverage(first, last, recorded.version, name).interval
+        if any(slice_.overlaps(part) for part in kept):
+            yield name
+
+
+def _whole_work(name: str, log: TableLog, pipelines: Mapping[str, Pipeline]) -> Undone | None:
+    """Return the work of a marker that names no interval, as it would be redone; of reloads by interval the newest one."""
+    parsed, recorded = parse_app_id(name), log.recorded(name)
+    if parsed is None or recorded is None or isinstance(parsed[2], Interval):
+        return None
+    pipeline, target, slice_ = parsed
+    newest, declared = newest_reload(recorded) if isinstance(slice_, Whole) else None, pipelines.get(pipeline)
+    if newest is None:
+        return Undone(pipeline, target, slice_, recorded + 1)
+    # Of a reload whose pipeline is not declared the interval is not known; its owner finds it by the start.
+    cell = declared.grid.cell(newest) if declared and declared.grid else Named(newest.isoformat())
+    return Undone(pipeline, target, cell, reload_generation(recorded) + 1)
+
+
+def _is_done(name: str, work: Undone, log: TableLog, then: TableLog) -> bool:
+    """Return whether the rows of a work without an interval are in a version."""
+    known, requested = then.recorded(name), then.recorded(work.marker.app_id) or 0
+    if known is None:
+        return False
+    if newest_reload(known):
+        # Reloads by interval replace each other: only the last one's rows are there.
+        return known == log.recorded(name) and requested < work.generation
+    return known >= requested

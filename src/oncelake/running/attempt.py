@@ -9,8 +9,8 @@ from typing import Any
 
 from oncelake.declare.code_fingerprint import pipeline_fingerprint
 from oncelake.declare.pipelines import Pipeline
-from oncelake.delta.conflicts import one_line
-from oncelake.errors import OncelakeError, PartlyDone, WriteFailed
+from oncelake.delta.conflicts import ErrorKind, classify, one_line
+from oncelake.errors import MachineFailed, OncelakeError, PartlyDone, SparkLost, WriteFailed
 from oncelake.model.contracts import Reading
 from oncelake.model.events import Retrying
 from oncelake.model.failpoints import failpoint
@@ -21,7 +21,7 @@ from oncelake.running.commit import Claim, Retryable, make_facts, make_writing, 
 from oncelake.running.commit_state import CommitState, commit_state
 from oncelake.running.context import RunContext
 from oncelake.running.transform import SchemasDiffer, SliceFrame, call_transform, unite
-from oncelake.spark.session import cancel, in_timezone
+from oncelake.spark.session import cancel, in_timezone, log_folder
 
 Pins = Mapping[str, Any]
 
@@ -36,13 +36,17 @@ def attempt(pipeline: Pipeline, works: Sequence[Work], context: RunContext) -> l
     begun = time.monotonic()
     trying = _Attempt(pipeline, works, context)
     try:
-        if trying.commit() == SplitRange():
-            return SplitRange()
-    except OncelakeError as error:
-        trying.fail(error)
+        try:
+            result = trying.commit()
+        except Exception as error:
+            if classify(error) is not ErrorKind.LOST_JVM or not context.restart():
+                raise
+            context.warn(f"Spark's JVM died at {pipeline.name} {works[0].slice}; it was started again")
+            result = trying.commit()
+        if isinstance(result, SplitRange):
+            return result
     except Exception as error:  # noqa: BLE001  whatever Spark raised, the log is asked and a report is due
-        problem = f"{type(error).__name__}: {one_line(error)}"
-        trying.fail(WriteFailed(target=works[0].target, problem=problem, pipeline=pipeline.name))
+        trying.fail(_error_for(error, works[0]))
     seconds = time.monotonic() - begun
     return [replace(trying.outcomes[work.target], seconds=seconds) for work in works]
 
@@ -117,11 +121,12 @@ class _Attempt:
         writing = make_writing(work, facts, self.context, self.pipeline)
         try:
             return write_once(unite(parts, pattern, writing), pattern, writing)
-        except (OncelakeError, Retryable, SchemasDiffer):
+        except (Retryable, SchemasDiffer):
             raise
         except Exception as error:
-            problem = f"{type(error).__name__}: {one_line(error)}"
-            raise WriteFailed(target=work.target, problem=problem, pipeline=work.pipeline) from error
+            if classify(error) is ErrorKind.LOST_JVM:
+                raise
+            raise _error_for(error, work) from error
 
     def _refuse_repeating(self, partly: list[Work]) -> None:
         """Refuse an interval that is partly done, under another grid, where to write all of it would write rows twice."""
@@ -154,6 +159,17 @@ class _Attempt:
         return f"nothing of {work.slice} was written; {work.target} is at version {state.version}"
 
 
+def _error_for(error: Exception, work: Work) -> OncelakeError:
+    """Return the error of ours that an exception means for a work."""
+    kind, facts = classify(error), {"target": work.target, "pipeline": work.pipeline}
+    if kind is ErrorKind.LOST_JVM:
+        return SparkLost(problem=one_line(error), log=log_folder(), **facts)
+    if isinstance(error, OncelakeError):
+        return error
+    problem = f"{type(error).__name__}: {one_line(error)}"
+    return (MachineFailed if kind is ErrorKind.MACHINE else WriteFailed)(problem=problem, **facts)
+
+
 def recorded_pins(left: Sequence[Work], done: Sequence[CommitState]) -> Pins | None:
     """Return the pins that the rest of an interrupted attempt is finished from; None if there is none.
 
@@ -180,4 +196,4 @@ def failure_of(work: Work, error: OncelakeError, committed: str | None = None) -
     """Return the outcome that an error makes of a work."""
     message = str(error) if committed is None else f"{error.message}\n  committed: {committed}\n  next: {error.next}"
     counts = Rows(None, None, None, None)
-    return Outcome(work, error.outcome, None, counts, 0.0, message, error.code, error.splittable)
+    return Outcome(work, error.outcome, None, counts, 0.0, message, error.code, error.splittable, error.stops_run)

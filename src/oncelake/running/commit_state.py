@@ -8,6 +8,7 @@ from oncelake.errors import OncelakeError, OutcomeUnknown
 from oncelake.model.contracts import Log, Table
 from oncelake.model.coverage import Coverage, clip, coalesce
 from oncelake.model.intervals import subtract
+from oncelake.model.markers import restate_app_id
 from oncelake.model.work import ALREADY_DONE, COMMITTED, Commit, Outcome, Rows, Work
 
 
@@ -53,6 +54,14 @@ def state_in(work: Work, log: Log, attempt: str | None = None) -> CommitState:
     commit = log.commit(app_id)
     ours = attempt is not None and commit is not None and commit.facts.get("attempt") == attempt
     return CommitState(done=True, ours=ours, commit=commit, version=log.version)
+
+
+def requested_generation(work: Work, log: Log) -> int:
+    """Return the generation up to which a work was requested to be redone, by a restatement or a restore; 0 if never."""
+    if work.interval is None:
+        return log.recorded(restate_app_id(work.pipeline, work.target, work.slice)) or 0
+    requests = clip(log.coverage(work.pipeline, work.target, requested=True), work.interval)
+    return max((request.generation for request in requests), default=0)
 
 
 def _coverage(work: Work, log: Log) -> list[Coverage]:

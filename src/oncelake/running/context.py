@@ -24,6 +24,8 @@ class RunContext:
     session: Callable[[], SparkSession]
     listeners: tuple[Listener, ...]
     lock_timeout: float
+    # Start a new session after the JVM died; False if the session is the caller's own.
+    restart: Callable[[], bool] = lambda: False
     # So many slices concurrently, where they do not conflict; and the tables whose lock the run holds for them.
     jobs: int = 1
     held: frozenset[str] = frozenset()

@@ -41,6 +41,8 @@ def _execute(plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext)
                 if interrupts:
                     return Report(context.run, tuple(outcomes), interrupted=True)
                 outcomes += _run_slices(slices, outcomes, pipelines, context)
+                if any(outcome.stops_run for outcome in outcomes):
+                    return Report(context.run, tuple(outcomes))
             except KeyboardInterrupt:
                 outcomes += _after_interrupt([item for items in slices for item in items], context)
                 return Report(context.run, tuple(outcomes), interrupted=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from oncelake.declare.settings import LOCK_TIMEOUT
@@ -16,6 +16,7 @@ from oncelake.model.slices import Named, Slice
 from oncelake.model.source_location import declared_at
 from oncelake.model.work import COMMITTED, Outcome, Work
 from oncelake.running.commit import commit_once
+from oncelake.running.commit_state import requested_generation
 from oncelake.running.context import RunContext
 from oncelake.storage.paths import is_local, local_path
 
@@ -52,6 +53,9 @@ def write(
     context = RunContext(_lake(lake), lambda: frame.sparkSession, (), LOCK_TIMEOUT)
     table = context.lake.table(pattern.target)
     todo = Work(pipeline, pattern.target, slice_, generation, pattern.marker(pipeline, slice_, generation))
+    if (log := table.log()) is not None and (requested := requested_generation(todo, log)) > generation:
+        # A restore took its rows out: the same call writes them again, in the generation that the restore requested.
+        todo = replace(todo, generation=requested, marker=pattern.marker(pipeline, slice_, requested))
     outcome = commit_once(todo, lambda: frame, pattern, table, context, call)
     if outcome.outcome == COMMITTED and pattern.compacts:
         compact_if_due(table, context.session, warnings.warn)

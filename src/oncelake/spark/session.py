@@ -66,6 +66,31 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
     return session
 
 
+def discard_session() -> None:
+    """Forget a session whose JVM is dead, so that the next one starts a new JVM."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway = SparkContext._gateway  # noqa: SLF001  pyspark offers no public way to drop a dead gateway
+    for owner, name in (
+        (SparkContext, "_active_spark_context"),
+        (SparkContext, "_gateway"),
+        (SparkContext, "_jvm"),
+        (SparkSession, "_instantiatedSession"),
+        (SparkSession, "_activeSession"),
+    ):
+        if hasattr(owner, name):
+            setattr(owner, name, None)
+    if gateway is not None:
+        with suppress(Exception):
+            gateway.shutdown()
+
+
+def log_folder() -> Path:
+    """Return where the logs of Spark's JVMs are."""
+    return cache_folder() / "logs"
+
+
 def session_defaults() -> dict[str, str]:
     """Return the settings of a local oncelake session, for programs that start Spark themselves."""
     return {**_DELTA, **_local_defaults()}
@@ -146,7 +171,7 @@ def _spark_log() -> Iterator[Path]:
 
     The JVM inherits the process's streams when it starts, and pyspark offers no other way to choose them.
     """
-    folder = cache_folder() / "logs"
+    folder = log_folder()
     folder.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f"spark-{os.getpid()}-", suffix=".log", dir=folder)
     sys.stdout.flush()
