@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from oncelake.delta.fingerprint import Differences, Fingerprint
     from oncelake.keyed.repair import Repair
     from oncelake.listeners.ledger import DeltaLedger
+    from oncelake.operations.rebuild import Rebuild
     from oncelake.operations.restate import Downstream, RestateRequest
     from oncelake.operations.restore import Restore
     from oncelake.running.context import RunContext
@@ -218,6 +219,23 @@ class Project:
 
         claim = Claim([table], f"restore to {to}", f"oncelake restore {target} --to {to}")
         return with_retries(act, claim, self.settings.lock_timeout)
+
+    def rebuild(
+        self, target: str, dry_run: bool = False, now: datetime | None = None, listener: Listener | None = None
+    ) -> Rebuild:
+        """Replay all completed works of a target from its inputs as they are now, and replace it in one commit.
+
+        This is the true redo of merge, scd2 and aggregate, whose slices cannot be taken out one by one.
+        """
+        from oncelake.operations.rebuild import rebuilding
+
+        known = sorted({table for pipeline in self.pipelines.values() for table in pipeline.writes_tables})
+        if target not in known:
+            raise UnknownTarget(name=target, did_you_mean=did_you_mean(target, known), known=", ".join(known))
+        # The ledger is of the real tables: replayed works are not attempts at them.
+        context = replace(self._context(listener), listeners=() if listener is None else (listener,))
+        rebuild = rebuilding(target, self.pipelines, context, now or datetime.now(UTC))
+        return rebuild.plan() if dry_run else rebuild.apply()
 
     def ledger(self) -> list[dict[str, Any]]:
         """Return all attempts in the ledger, oldest first."""

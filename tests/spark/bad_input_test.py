@@ -197,4 +197,5 @@ def test_nothing_secret_is_in_the_commit(tmp_path, spark):
         "attempt",
         "pins",
         "code",
+        "siblings",
     }

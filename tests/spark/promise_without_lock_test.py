@@ -20,7 +20,7 @@ def no_lock(monkeypatch):
 CASES = {
     "merge": (once.merge("t", keys="id", latest_by="v"), (1, 20), (1, 10), [(0, 0), (1, 20)]),
     "merge, the other is newer": (once.merge("t", keys="id", latest_by="v"), (1, 10), (1, 20), [(0, 0), (1, 20)]),
-    "aggregate": (once.aggregate("t", keys="id", any_order=True), (1, 20), (1, 10), [(0, 0), (1, 20)]),
+    "aggregate": (once.aggregate("t", keys="id"), (1, 20), (1, 10), [(0, 0), (1, 20)]),
     "aggregate, adding": (once.aggregate("t", keys="id", add="v"), (1, 100), (1, 5), [(0, 0), (1, 105)]),
 }
 

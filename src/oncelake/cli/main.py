@@ -311,6 +311,28 @@ def restore(project: once.Project, output: Output, target: str, version: int, dr
     return output.restore(project.restore(target, version, dry_run), dry_run, last=True)
 
 
+@cli.command(short_help="Rebuild a table from its inputs.")
+@click.argument("target")
+@click.option("--dry-run", is_flag=True, help="Show how much there is to read and exit.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
+@_project_options
+def rebuild(project: once.Project, output: Output, target: str, dry_run: bool, yes: bool) -> int:
+    """Replay all completed works of a table from its inputs, and replace its content in one commit.
+
+    Use it after corrected input or code for merge, scd2 and aggregate, whose slices cannot be taken out one by one.
+    Readers see the old table or the new one. A rebuild that is killed is resumed by the same command.
+    """
+    output.rebuild(project.rebuild(target, dry_run=True), dry_run)
+    if dry_run:
+        return 0
+    if not yes:
+        _confirm("rebuild?", "pass --yes")
+    _log_warnings()
+    with output.progress() as progress:
+        rebuilt = project.rebuild(target, listener=progress)
+    return output.rebuild(rebuilt, dry_run=False, last=True)
+
+
 @cli.command(short_help="Crash a pipeline at every step and compare the tables.")
 @click.option("--script", type=click.Path(), help="Prove a PySpark script; its arguments follow after --.")
 @click.option(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from oncelake.keyed.repair import Repair
     from oncelake.model.work import Planned
     from oncelake.operations.history import HistoryEntry
+    from oncelake.operations.rebuild import Rebuild
     from oncelake.operations.restate import RestateRequest
     from oncelake.operations.restore import Restore
     from oncelake.operations.status import TargetStatus
@@ -107,7 +108,11 @@ class Output:
             self.say(f"note: downstream pipelines with no slice to restate yet: {', '.join(omitted)}")
         elif omitted:
             self.say(f"note: downstream pipelines are not restated without --downstream: {', '.join(omitted)}")
-        self.say("each slice is replaced atomically: readers see the old rows or the new ones")
+        if any(request.replaces for request in requests):
+            self.say("each slice is replaced atomically: readers see the old rows or the new ones")
+        for target in dict.fromkeys(request.target for request in requests if not request.replaces):
+            remain = "its batches are applied again, and rows that they no longer have remain"
+            self.say(f"note: {target} is merged into: {remain}; the true redo is: oncelake rebuild {target}")
         if dry_run:
             self.document({"restate": [request.document() for request in requests]})
 
@@ -117,12 +122,26 @@ class Output:
         self._table(("pipeline", "undone slice", "next generation"), undone)
         for each in restore.elsewhere:
             work = f"{each.pipeline} {each.slice}"
-            self.say(f"note: this undoes once.write {work}; write it again with generation={each.generation}")
+            self.say(f"note: this undoes once.write {work}; the same call writes it again")
         verb = "would restore" if dry_run else "restored"
         self.say(f"{verb} {restore.target} from version {restore.read} to the content of version {restore.to}")
         if last:
             self.document(restore.document())
         return 0
+
+    def rebuild(self, rebuild: Rebuild, dry_run: bool, last: bool = False) -> int:
+        """Print what a rebuild replays, or what came of it."""
+        if not last:
+            rows = "an unknown number of" if rebuild.estimated_rows is None else f"about {rebuild.estimated_rows:,}"
+            works = format_count(len(rebuild.works), "completed work")
+            self.say(f"{rebuild.target}, version {rebuild.read}: {works} to replay, {rows} rows to read")
+        elif rebuild.failed:
+            self.say(f"{rebuild.target} is unchanged: the replay failed; the same command resumes it")
+        else:
+            self.say(f"rebuilt {rebuild.target} in version {rebuild.version}")
+        if last or dry_run:
+            self.document(rebuild.document())
+        return 1 if rebuild.failed else 0
 
     def graph(self, pipelines: Mapping[str, once.Pipeline], mermaid: bool) -> int:
         """Print the dependencies between pipelines."""

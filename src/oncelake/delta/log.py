@@ -17,7 +17,7 @@ from oncelake.errors import CorruptLog, NotDelta, TableMissing
 from oncelake.model.coverage import Coverage, resolve_overlaps
 from oncelake.model.markers import RESTATE_PREFIX, Marker, app_id, former_app_ids, parse_restore, writer_of
 from oncelake.model.slices import Whole
-from oncelake.model.work import Commit
+from oncelake.model.work import Commit, Rows
 from oncelake.storage.objects import Storage, storage
 
 # A writer's clock is read before its commit lands; the search for a marker's commit starts this much earlier.
@@ -72,7 +72,17 @@ class TableLog:
         """Return the newest commit with an app id that a restore did not undo."""
         earlier = reversed(self.commits[: bisect_left(self.commits, before)])
         entries = (self.entry(version) for version in earlier if self.in_lineage(version))
-        return next((entry.commit for entry in entries if app_id in entry.markers), None)
+        found = next((entry.commit for entry in entries if app_id in entry.markers), None)
+        return found or self._rebuilt_commit(app_id)
+
+    def _rebuilt_commit(self, app_id: str) -> Commit | None:
+        """Return what a rebuild says of a work that it replayed: from which inputs, by which code."""
+        for at, to in sorted(self.restores, reverse=True):
+            if to == -1 and self.in_lineage(at) and at in self.commits:
+                entry = self.entry(at)
+                facts = entry.facts.get("rebuilt", {}).get(app_id)
+                return replace(entry.commit, facts=facts, rows=Rows(quarantined=None)) if facts else None
+        return None
 
     @cached_property
     def restores(self) -> list[tuple[int, int]]:

@@ -112,10 +112,11 @@ def replace(frame: DataFrame, path: str, predicate: str, stamp: Stamp) -> None:
     _writer(frame, stamp).mode("overwrite").option("replaceWhere", predicate).save(path)
 
 
-def overwrite(frame: DataFrame, path: str, stamp: Stamp) -> None:
-    """Replace all rows of the table."""
+def overwrite(frame: DataFrame, path: str, stamp: Stamp, new_schema: bool = False) -> None:
+    """Replace all rows of the table, with `new_schema` also its columns."""
     # Explicit, because a user's session may set dynamic mode, which keeps partitions that became empty.
-    _writer(frame, stamp).mode("overwrite").option("partitionOverwriteMode", "static").save(path)
+    writer = _writer(frame, stamp).mode("overwrite").option("partitionOverwriteMode", "static")
+    (writer.option("overwriteSchema", "true") if new_schema else writer).save(path)
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,15 @@
     │   ├── CannotRestate           an append cannot be restated
     │   ├── PartlyDone              an interval is partly done in intervals of another grid
     │   ├── TombstonesUnknown       the log no longer shows whether tombstones count
+    │   ├── OutOfOrder              a newer interval is done, and the result depends on the order
     │   ├── EmptyOverwrite          an overwrite would empty the table
     │   ├── NotPartitioned          the table has other partition columns than declared
     │   ├── FunctionFailed          the user's function raised an exception
     │   └── WriteFailed             Spark or Delta rejected the write
     ├── CannotRestore               exit 1: a table whose features cannot be restored with its markers
+    ├── CannotRebuild               exit 1: a table with works that no pipeline can replay
     ├── Blocked                     exit 1: an upstream pipeline is not done
+    │   └── EarlierNotDone          an earlier interval is not done, and the result depends on the order
     ├── TableBusy                   exit 4: another runner holds the table, safe to retry
     ├── OutcomeUnknown              exit 1: the log was not readable after an error
     ├── LockUnavailable             exit 1: the lock folder is not writable
@@ -80,16 +83,19 @@ from oncelake.errors.usage import (
 )
 from oncelake.errors.work import (
     Blocked,
+    CannotRebuild,
     CannotRestate,
     CannotRestore,
     ColumnMissing,
     CorruptLog,
+    EarlierNotDone,
     EmptyOverwrite,
     FunctionFailed,
     NotDelta,
     NotPartitioned,
     NullKeys,
     OutcomeUnknown,
+    OutOfOrder,
     PartlyDone,
     RepeatedKeys,
     RowsOutsideSlice,
@@ -113,12 +119,14 @@ __all__ = [
     "BadSettings",
     "BadVersion",
     "Blocked",
+    "CannotRebuild",
     "CannotRestate",
     "CannotRestore",
     "ColumnMissing",
     "CorruptLog",
     "CyclicPipelines",
     "DuplicatePipeline",
+    "EarlierNotDone",
     "EmptyOverwrite",
     "FunctionFailed",
     "LoadFailed",
@@ -132,6 +140,7 @@ __all__ = [
     "NullKeys",
     "OncelakeError",
     "OtherProject",
+    "OutOfOrder",
     "OutcomeUnknown",
     "OverlappingWriters",
     "PartlyDone",

@@ -154,6 +154,14 @@ class CannotRestore(OncelakeError):
     hint = "restate the slices that should change: oncelake history {target}"
 
 
+class CannotRebuild(OncelakeError):
+    """A table that holds works which no pipeline of the project can replay."""
+
+    code = "cannot_rebuild"
+    says = "{target} cannot be rebuilt: it holds works of {unknown}, which no pipeline of this project can replay"
+    hint = "declare those pipelines (or formerly=), or write them again with once.write: oncelake history {target}"
+
+
 class TombstonesUnknown(WorkFailed):
     """The log no longer shows whether an attempt that prepared tombstones was committed."""
 
@@ -161,6 +169,20 @@ class TombstonesUnknown(WorkFailed):
     splittable = False
     says = "{target}: the log no longer shows whether {work} was committed by the attempt that prepared its tombstones"
     hint = "rebuild the table, or remove {path} if no delete can be late any more, then run: oncelake run {pipeline}"
+
+
+class OutOfOrder(WorkFailed):
+    """The result of the pattern depends on the order of intervals, and a newer interval is done."""
+
+    code = "out_of_order"
+    splittable = False
+    says = (
+        "{slice} of {target} is older than {newer}, which is done, and {pipeline} must write {target} in the order of time: "
+        "a key in both would get the older value"
+    )
+    hint = (
+        "if no key occurs in two intervals, declare any_order=True in {where}; otherwise run: oncelake rebuild {target}"
+    )
 
 
 class EmptyOverwrite(WorkFailed):
@@ -205,6 +227,14 @@ class Blocked(OncelakeError):
     retry = Retry.HELPS
     says = "{pipeline} reads {table}, and {upstream} has not finished {slice}"
     hint = "oncelake run {upstream} {pipeline}"
+
+
+class EarlierNotDone(Blocked):
+    """The result of the pattern depends on the order of intervals, and an earlier interval is not done."""
+
+    code = "earlier_not_done"
+    says = "{pipeline} writes {target} in the order of time, and {earlier} is not done"
+    hint = "oncelake run {pipeline}"
 
 
 class TableBusy(OncelakeError):

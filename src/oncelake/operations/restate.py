@@ -18,6 +18,7 @@ from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval, covers
 from oncelake.model.markers import Marker, restate_app_id
 from oncelake.model.slices import Slice, Whole
+from oncelake.planning.in_order import out_of_order
 from oncelake.running.commit import Claim, with_retries
 from oncelake.running.context import RunContext
 from oncelake.running.invocation import find_invocation
@@ -43,6 +44,8 @@ class RestateRequest:
     pending: bool = False
     versions: tuple[int, ...] = ()
     rows: int | None = None
+    # Whether the rows of the slice are replaced; else its batch is applied again, and rows it no longer has remain.
+    replaces: bool = True
 
     @property
     def marker(self) -> Marker:
@@ -76,6 +79,7 @@ def restate_requests(pipeline: Pipeline, span: Interval | None, logs: Mapping[st
     for pattern, _, slice_, _ in found:
         if not pattern.restates:
             raise CannotRestate(target=pattern.target, pipeline=pipeline.name, slice=str(slice_))
+    _refuse_older(pipeline, span, logs)
     request = [_asked(pipeline, pattern, log, slice_) for pattern, log, slice_, _ in found]
     waiting = [
         generation
@@ -92,10 +96,22 @@ def restate_requests(pipeline: Pipeline, span: Interval | None, logs: Mapping[st
             wanted,
             min(generations) >= wanted,
             *_replaced(pipeline, log, pattern, slice_),
+            replaces=pattern.replaces,
         )
         for (pattern, log, slice_, done), generations in zip(found, request, strict=True)
         if done < wanted
     ]
+
+
+def _refuse_older(pipeline: Pipeline, span: Interval | None, logs: Mapping[str, Log | None]) -> None:
+    """Refuse to restate a span of a target that is written in order, if something newer is done."""
+    for pattern in pipeline.writes:
+        log = logs.get(pattern.target)
+        if log is None or not pattern.ordered or span is None or pipeline.grid is None or pipeline.start is None:
+            continue
+        done = coalesce(pattern.done(log, pipeline.name, pipeline.start, pipeline.grid))
+        if error := out_of_order(pipeline, pattern, span, done):
+            raise error
 
 
 @dataclass(frozen=True)

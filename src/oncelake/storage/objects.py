@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import posixpath
+import shutil
+from contextlib import suppress
 from typing import Any, Protocol
 
 from oncelake.storage.paths import is_local, local_path
@@ -84,3 +86,15 @@ class _Remote:
 def storage(folder: str) -> Storage:
     """Return the storage of a folder or URI."""
     return _Local(folder) if is_local(folder) else _Remote(folder)
+
+
+def remove_folder(folder: str) -> None:
+    """Remove a folder of ours with everything in it; one that does not exist is fine."""
+    if is_local(folder):
+        shutil.rmtree(local_path(folder), ignore_errors=True)
+        return
+    from pyarrow import fs
+
+    store, path = fs.FileSystem.from_uri(folder.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1))
+    with suppress(FileNotFoundError):
+        store.delete_dir(path)

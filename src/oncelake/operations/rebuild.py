@@ -1,0 +1,202 @@
+"""Rebuild a target from its inputs: the true redo of a table whose slices cannot be taken out one by one.
+
+A merge cannot remove what an earlier version of a batch brought in. So all completed works are replayed, in their order,
+into a table beside the target, and then the target's content is replaced in one commit. Readers see the old table or the
+new one. A rebuild that is killed is resumed by the next one, or leaves the old table as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from oncelake.declare.pipelines import Pipeline
+from oncelake.delta import writes
+from oncelake.delta.prepared import PreparedRows
+from oncelake.delta.tables import Lake, require_log
+from oncelake.errors import CannotRebuild
+from oncelake.model.contracts import Stamp, Writing
+from oncelake.model.coverage import coalesce
+from oncelake.model.failpoints import failpoint
+from oncelake.model.intervals import Interval
+from oncelake.model.markers import parse_app_id, restore_marker
+from oncelake.model.slices import Slice, Whole
+from oncelake.model.work import FAILED, Plan, Planned, Report, Request, Work
+from oncelake.planning.lake_state import read_lake_state
+from oncelake.planning.plan import make_plan
+from oncelake.running.commit import Claim, with_retries
+from oncelake.running.context import RunContext
+from oncelake.running.execute import execute
+from oncelake.storage.objects import remove_folder
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """What a rebuild replays, and what came of it."""
+
+    target: str
+    read: int
+    works: tuple[tuple[str, Slice], ...]
+    estimated_rows: int | None = None
+    version: int | None = None
+    failed: Report | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the rebuild as `rebuild --json` prints it."""
+        return {
+            "target": self.target,
+            "from_version": self.read,
+            "works": [{"pipeline": pipeline, "slice": str(slice_)} for pipeline, slice_ in self.works],
+            "estimated_rows": self.estimated_rows,
+            "version": self.version,
+            "outcome": "failed" if self.failed else "done",
+            "failed": [outcome.document() for outcome in self.failed.works if outcome.outcome == FAILED]
+            if self.failed
+            else [],
+        }
+
+
+@dataclass(frozen=True)
+class Rebuilding:
+    """A rebuild under way: the pipelines that write the target, the lake it is replayed into, and the real one."""
+
+    target: str
+    owners: Mapping[str, Pipeline]
+    context: RunContext
+    now: datetime
+
+    @property
+    def staging(self) -> Lake:
+        """The lake beside the target: only the target is written there, all other tables are read where they are."""
+        lake = self.context.lake
+        read = {table for pipeline in self.owners.values() for table in pipeline.reads_tables} - {self.target}
+        return Lake(lake.internal_path("rebuild", self.target), lake.root, {t: lake.table(t).path for t in read})
+
+    def plan(self) -> Rebuild:
+        """Return what there is to replay: every work of the target that is done."""
+        log = require_log(self.context.lake.table(self.target))
+        self._refuse_unknown_works(log.markers)
+        works = [(name, slice_) for name, pipeline in self.owners.items() for slice_ in self._done(pipeline)]
+        known = read_lake_state(self.owners, self.owners.values(), self.context.lake, Request(self.now), {})
+        sizes = [
+            known.estimate(self.owners[name], slice_).rows if isinstance(slice_, Interval) else None
+            for name, slice_ in works
+        ]
+        counts = [size for size in sizes if size is not None]
+        total = sum(counts) if counts and len(counts) == len(sizes) else None
+        return Rebuild(self.target, log.version, tuple(works), total)
+
+    def apply(self) -> Rebuild:
+        """Replay what is done into the staging table, then replace the target's content in one commit."""
+        planned = self.plan()
+        staging = replace(self.context, lake=self.staging)
+        report = execute(self._replay(planned, staging), self.owners, staging)
+        if report.outcome != "done":
+            return replace(planned, failed=report)
+        failpoint("replayed")
+        table = self.context.lake.table(self.target)
+        claim = Claim([table], f"rebuild {self.target}", f"oncelake rebuild {self.target}")
+        rebuilt = with_retries(lambda: self._replace(planned, staging), claim, self.context.lock_timeout)
+        if rebuilt is None:
+            # Another work was committed meanwhile: replay it too.
+            return self.apply()
+        remove_folder(self.staging.path)
+        return rebuilt
+
+    def _refuse_unknown_works(self, markers: Mapping[str, Any]) -> None:
+        parsed = [found for name in markers if (found := parse_app_id(name))]
+        unknown = sorted(
+            {pipeline for pipeline, _, _ in parsed if pipeline not in self.owners and pipeline != "repair"}
+        )
+        if unknown:
+            raise CannotRebuild(target=self.target, unknown=", ".join(unknown))
+
+    def _done(self, pipeline: Pipeline) -> list[Slice]:
+        """Return the slices that a pipeline has done, in the order of time."""
+        log, pattern = require_log(self.context.lake.table(self.target)), pipeline.pattern(self.target)
+        if pipeline.grid is None or pipeline.start is None:
+            return [Whole()] if log.done(pattern.marker(pipeline.name, Whole(), 1)) else []
+        spans = coalesce(pattern.done(log, pipeline.name, pipeline.start, pipeline.grid))
+        return [cell for span in spans for cell in pipeline.grid.cells(span.start, span.end)]
+
+    def _replay(self, planned: Rebuild, staging: RunContext) -> Plan:
+        """Return the plan that replays the works; what an interrupted rebuild has replayed is skipped, unless it is stale."""
+        plan = self._staged_plan(planned, staging)
+        if any(item.cause == "stale" for item in plan.works):
+            remove_folder(staging.lake.path)
+            plan = self._staged_plan(planned, replace(staging, lake=self.staging))
+        return plan
+
+    def _staged_plan(self, planned: Rebuild, staging: RunContext) -> Plan:
+        wanted = {name: [slice_ for owner, slice_ in planned.works if owner == name] for name in self.owners}
+        request = Request(self.now, only=None)
+        known = read_lake_state(self.owners, self.owners.values(), staging.lake, request, {})
+        plan = make_plan(self.owners, known, request)
+        return replace(plan, works=tuple(item for item in plan.works if _within(item, wanted[item.work.pipeline])))
+
+    def _replace(self, planned: Rebuild, staging: RunContext) -> Rebuild | None:
+        """Replace the content in one commit; None if another work was committed since the plan."""
+        table = self.context.lake.table(self.target)
+        log, new = require_log(table), require_log(staging.lake.table(self.target))
+        if set(self.plan().works) != set(planned.works):
+            return None
+        session, attempt = self.context.session(), uuid.uuid4().hex[:12]
+        marker = restore_marker(self.target, log.version + 1, -1)
+        made_from = {name: commit.facts for name in new.markers if (commit := new.commit(name))}
+        kept = {
+            name: {"pins": facts.get("pins"), "code": facts.get("code"), "generation": log.recorded(name)}
+            for name, facts in made_from.items()
+        }
+        facts = {
+            "pipeline": "rebuild",
+            "target": self.target,
+            "attempt": attempt,
+            "rebuilt": kept,
+            "run": self.context.run,
+        }
+        stamp = Stamp(marker, json.dumps({"oncelake": facts}, separators=(",", ":")))
+        work = Work("rebuild", self.target, Whole(), marker.version, marker)
+        writing = Writing(work, table, stamp, attempt, None, "rebuild", self.context.lake.internal_path())
+        staged = replace(writing, table=staging.lake.table(self.target), internal=staging.lake.internal_path())
+        rows = PreparedRows(session, staged, new).rows()
+        if rows is not None:
+            PreparedRows(session, writing, log).prepare(rows)
+        writes.overwrite(writes.table_at(session, new.path, new.version), table.path, stamp, new_schema=True)
+        return replace(planned, version=require_log(table).version)
+
+
+def rebuilding(target: str, pipelines: Mapping[str, Pipeline], context: RunContext, now: datetime) -> Rebuilding:
+    """Return the rebuild of a target by the pipelines that write it."""
+    owners = {name: _only(pipeline, target) for name, pipeline in pipelines.items() if target in pipeline.writes_tables}
+    return Rebuilding(target, owners, context, now)
+
+
+def _only(pipeline: Pipeline, target: str) -> Pipeline:
+    """Return the pipeline as if it wrote one of its targets alone."""
+    if len(pipeline.writes) == 1:
+        return replace(pipeline, combine_intervals=False)
+    return replace(
+        pipeline,
+        writes=(pipeline.pattern(target),),
+        function=_selecting(pipeline.function, target),
+        combine_intervals=False,
+    )
+
+
+def _selecting(function: Callable[..., Any], target: str) -> Callable[..., Any]:
+    def select(**arguments: Any) -> Any:
+        result = function(**arguments)
+        return result[target] if isinstance(result, dict) and target in result else result
+
+    return select
+
+
+def _within(item: Planned, wanted: list[Slice]) -> bool:
+    """Return whether a work of the staging table is one that the target has done."""
+    return item.work.slice in wanted
