@@ -76,7 +76,7 @@ _ALL = (
     Variant("merge", "merge", _LATEST, latest_of_each_customer, keyed=True, prepares=True),
     Variant("merge, partitioned", "merge", _ROW_BY_DAY, keyed=True, more_of_the_same=True),
     Variant("scd2", "scd2", _LATEST, every_version, keyed=True, prepares=True),
-    Variant("aggregate", "aggregate", {"keys": "id"}, keyed=True, more_of_the_same=True),
+    Variant("aggregate", "aggregate", {"keys": "id", "any_order": True}, keyed=True, more_of_the_same=True),
     Variant("aggregate, adding", "aggregate", {"keys": "id", "add": "cents"}, every_group, keyed=True, adds=True),
 )
 VARIANTS = {variant.name: variant for variant in _ALL}

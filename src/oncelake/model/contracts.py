@@ -249,6 +249,11 @@ class Pattern(Protocol):
         ...
 
     @property
+    def ordered(self) -> bool:
+        """Whether the result depends on the order of slices, so that they must be done in the order of time."""
+        ...
+
+    @property
     def partition_by(self) -> tuple[str, ...]:
         """The declared partition columns of the target."""
         ...

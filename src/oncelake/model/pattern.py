@@ -34,6 +34,11 @@ class PatternDefaults:
         return True
 
     @property
+    def ordered(self) -> bool:
+        """Return whether the result depends on the order of slices; by default it does not."""
+        return False
+
+    @property
     def compacts(self) -> bool:
         """Whether small files are compacted: no."""
         return False

@@ -20,6 +20,7 @@ def aggregate(  # noqa: PLR0913  every option of the pattern
     keys: ColumnNames,
     add: ColumnNames = None,
     *,
+    any_order: bool = False,
     schema: str = "freeze",
     deletion_vectors: bool = False,
     compact: bool = True,
@@ -30,10 +31,13 @@ def aggregate(  # noqa: PLR0913  every option of the pattern
 
     With `add` the named columns are added to the values in the table: integers and decimals, whose sum does not depend on
     the order. A work that adds cannot be restated.
+
+    Without `add` a group that occurs in two slices has the value of the later one, so slices run in the order of time.
+    `any_order=True` says that no group occurs in two slices: then they may run in any order.
     """
     spec = parse_spec(f"aggregate into {target}", keys, schema=schema, nulls="key")
     layout = parse_layout(partition_by, cluster_by, deletion_vectors, compact)
-    return Aggregate(parse_target(target), spec, layout, parse_columns("add", add))
+    return Aggregate(parse_target(target), spec, layout, parse_columns("add", add), any_order)
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,13 @@ class Aggregate(KeyedPattern):
     """A declared `aggregate`."""
 
     add: tuple[str, ...]
+    any_order: bool = False
     kind = "aggregate"
+
+    @property
+    def ordered(self) -> bool:
+        """Return whether a later slice replaces groups of an earlier one, so that the order matters."""
+        return not self.add and not self.any_order
 
     @property
     def restates(self) -> bool:

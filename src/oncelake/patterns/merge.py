@@ -21,6 +21,7 @@ def merge(  # noqa: PLR0913  every option of the pattern
     latest_by: ColumnNames = None,
     delete_when: str | Column | None = None,
     *,
+    any_order: bool = False,
     update: bool | ColumnNames = True,
     insert: bool = True,
     cdc: str | None = None,
@@ -37,7 +38,7 @@ def merge(  # noqa: PLR0913  every option of the pattern
 
     The row of a key with the greatest `latest_by` wins, within the batch and against the table, so batches may arrive in
     any order and any number of times. On a tie a delete wins, then the content decides. Without `latest_by` the batch
-    that is written last wins.
+    that is written last wins, so slices run in order, unless `any_order=True` says that no key occurs in two of them.
 
     `delete_when` selects the rows that are deletes. A deleted key leaves a tombstone, which is kept forever or for the
     duration in `tombstones` ("90 days"), so that an older row that arrives late does not insert the key again. `exclude`
@@ -45,7 +46,6 @@ def merge(  # noqa: PLR0913  every option of the pattern
     change data feed). `update` is False, or the columns to update; `insert=False` skips new keys. `schema="evolve"` adds
     new columns, "freeze" refuses them. `null_keys="quarantine"` quarantines rows without a key.
     """
-    columns = () if isinstance(update, bool) else parse_columns("update", update)
     spec = parse_spec(
         f"merge into {target}",
         keys,
@@ -60,9 +60,10 @@ def merge(  # noqa: PLR0913  every option of the pattern
         parse_target(target),
         spec,
         parse_layout(partition_by, cluster_by, deletion_vectors, compact),
-        update if isinstance(update, bool) else columns,
+        update if isinstance(update, bool) else parse_columns("update", update),
         insert,
         parse_age("tombstones", tombstones),
+        any_order,
     )
 
 
@@ -73,7 +74,13 @@ class Merge(KeyedPattern):
     update: bool | tuple[str, ...]
     insert: bool
     tombstone_retention: timedelta | None
+    any_order: bool = False
     kind = "merge"
+
+    @property
+    def ordered(self) -> bool:
+        """Return whether the batch that comes last wins, so that the order matters."""
+        return not self.spec.by and not self.any_order
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """Write one MERGE that contains only rows that change; if none do, the commit carries the marker alone."""

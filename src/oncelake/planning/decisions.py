@@ -65,7 +65,8 @@ def decide(  # noqa: PLR0913  the three last are keyword arguments with defaults
     """
     if log is None or pipeline.grid is None or pipeline.start is None:
         return [Decision(instant_text(span.start), instant_text(span.end), "run", 1, "not done yet")]
-    done = clip(pattern.done(log, pipeline.name, pipeline.start, pipeline.grid), span)
+    recorded = pattern.done(log, pipeline.name, pipeline.start, pipeline.grid)
+    done, newest = clip(recorded, span), recorded[-1].end if recorded else ""
     requested = clip(log.coverage(pipeline.name, pattern.target, requested=True), span)
     parts = stale(pipeline, pattern, done)
     works = _bundle(done) if len(done) > single_works else done
@@ -79,6 +80,8 @@ def decide(  # noqa: PLR0913  the three last are keyword arguments with defaults
             part,
             pattern,
             redo_stale or (part is not None and part.late and (redo_late or is_late(pipeline, end, span.end))),
+            # Late rows of an older slice alone would set its keys back; only what is asked for is refused, not shown.
+            older=pattern.ordered and end < newest and not (redo_stale or redo_late),
         )
         for start, end, (covered, request, part) in align(*rows)
         if covered is not None
@@ -87,7 +90,13 @@ def decide(  # noqa: PLR0913  the three last are keyword arguments with defaults
 
 
 def _decide(
-    covered: Coverage, request: Coverage | None, part: StalePart | None, pattern: Pattern, redo: bool
+    covered: Coverage,
+    request: Coverage | None,
+    part: StalePart | None,
+    pattern: Pattern,
+    redo: bool,
+    *,
+    older: bool = False,
 ) -> Decision:
     """Decide about a stretch of one kind: a gap, done by a marker, requested again, or stale."""
     start, end, generation, name = covered
@@ -100,9 +109,10 @@ def _decide(
         return Decision(start, end, "run", wanted, f"restated: generation {wanted} was requested", RESTATED)
     if part is None:
         return Decision(start, end, "skip", generation, "done", DONE, app_id)
-    if pattern.restates and redo:
+    if pattern.restates and redo and not older:
         return Decision(start, end, "run", generation + 1, f"stale: {part.why}", STALE)
     cannot = "" if pattern.restates else f"; {pattern.kind} cannot be restated"
+    cannot = f"; redone in the order of time only: oncelake rebuild {pattern.target}" if older else cannot
     return Decision(start, end, "skip", generation, f"done, but stale: {part.why}{cannot}", STALE, app_id)
 
 

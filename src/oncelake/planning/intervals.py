@@ -14,6 +14,7 @@ from oncelake.model.intervals import Grid, Interval, merge, parse_interval, subt
 from oncelake.model.markers import Marker
 from oncelake.model.work import FAILED_BEFORE, LATE, STALE, InputSize, Planned, Upstream, Work
 from oncelake.planning.decisions import Decision, decide
+from oncelake.planning.in_order import is_ordered, keep_order
 from oncelake.planning.inputs import LakeState, PlanInputs
 
 _UNKNOWN = InputSize()
@@ -23,9 +24,14 @@ CHUNK_BYTES, CHUNK_CELLS = 512 * 1024 * 1024, 400
 
 
 def plan_intervals(pipeline: Pipeline, span: Interval, earlier: list[Planned], inputs: PlanInputs) -> Iterator[Planned]:
-    """Return the works of a span in the order in which they run."""
+    """Return the works of a span in the order in which they run; the oldest first where the result depends on it."""
+    found = _planned(pipeline, span, earlier, inputs)
+    return keep_order(pipeline, found, inputs.known.logs, inputs.request.now) if is_ordered(pipeline) else found
+
+
+def _planned(pipeline: Pipeline, span: Interval, earlier: list[Planned], inputs: PlanInputs) -> Iterator[Planned]:
     assert pipeline.grid is not None
-    backwards = inputs.request.newest_first
+    backwards = inputs.request.newest_first and not is_ordered(pipeline)
     upstreams = list(_upstreams(pipeline, span, earlier, inputs))
     for piece, found in _ordered(list(_pieces(pipeline, span, inputs)), backwards):
         if all(decision.action == "skip" for decision in found):

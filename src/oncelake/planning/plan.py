@@ -11,6 +11,7 @@ from oncelake.errors.base import did_you_mean
 from oncelake.model.intervals import Interval
 from oncelake.model.slices import count_cells
 from oncelake.model.work import Plan, Planned, Request, Scope
+from oncelake.planning.in_order import is_ordered
 from oncelake.planning.inputs import LakeState, PlanInputs
 from oncelake.planning.intervals import plan_intervals, restrict_works
 from oncelake.planning.notes import declaration_notes
@@ -42,6 +43,10 @@ def make_plan(
         scopes.append(scope)
         notes += [note] if note else []
         planned = list(_planned(pipeline, scope, items, inputs))
+        if request.newest_first and is_ordered(pipeline):
+            notes.append(
+                f"{pipeline.name} runs oldest first: --newest-first is ignored, its result depends on the order"
+            )
         for pattern in pipeline.writes:
             notes += declaration_notes(pipeline, pattern, known.logs.get(pattern.target))
         notes += check_writers(pipeline, planned, known.logs, identity)

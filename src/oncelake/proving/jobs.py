@@ -62,6 +62,9 @@ class PipelineJob:
     def _open(self, root: str, spark: SparkSession | None) -> once.Project:
         project = once.open(self.spec["root"], self.spec["profile"], spark).in_sandbox(self.spec["lake"], self.name)
         project.lake = replace(project.lake, root=root)
+        if start := self.spec.get("start"):
+            pipeline = replace(project.pipelines[self.name], start=datetime.fromisoformat(start))
+            project.pipelines = {**project.pipelines, self.name: pipeline}
         project.settings = replace(project.settings, lock_timeout=self.spec["lock_timeout"])
         return project
 

@@ -14,6 +14,7 @@ from oncelake.errors import UsageError
 from oncelake.model.contracts import Reading
 from oncelake.model.intervals import Interval, instant_text
 from oncelake.model.slices import Slice, cells
+from oncelake.planning.in_order import is_ordered
 from oncelake.proving.images import Folders
 from oncelake.proving.testbed import JobSpec
 from oncelake.proving.views import View, make_views
@@ -45,6 +46,8 @@ def prepare_pipeline(
         "lake": str(lake),
         "lock_timeout": _LOCK_TIMEOUT,
         "now": now.isoformat(),
+        # What is written in the order of time waits for everything since the start, which the sandbox does not have.
+        "start": _span(slices[0])[0] if is_ordered(pipeline) else None,
     }
     options = (f" {option} {span[key]}" for key, option in _OPTIONS.items() if span.get(key))
     job = JobSpec(
@@ -57,6 +60,7 @@ def prepare_pipeline(
         restates=all(pattern.restates for pattern in pipeline.writes),
         may_fail=False,
         redoes=pipeline.grid is None,
+        ordered=is_ordered(pipeline),
         threads=True,
         early=partial(_make_early_root, project, name, slices, sandbox / "early"),
         command=f"oncelake prove {shlex.quote(name)}{''.join(options)}",

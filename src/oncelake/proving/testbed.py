@@ -38,7 +38,7 @@ class JobSpec:
 
     `restates`: it can be restated. `replaces`: a restatement also removes rows of withdrawn input. `may_fail`: a run that
     meets another run, or what that left behind, may fail if it reports so and the next run succeeds. `redoes`: changed
-    inputs alone make it run again. `threads`: it may run concurrently in one process. `early` creates a project root that
+    inputs alone make it run again. `ordered`: its works must run in their order. `threads`: it may run concurrently in one process. `early` creates a project root that
     lacks part of its files.
     """
 
@@ -57,6 +57,7 @@ class JobSpec:
     again: str
     arguments: tuple[str, ...] = ()
     exclude: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ordered: bool = False
 
 
 class Testbed:

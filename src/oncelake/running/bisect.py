@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.errors import Blocked, OncelakeError
+from oncelake.errors import Blocked, EarlierNotDone, OncelakeError
 from oncelake.model.intervals import Interval, subtract
 from oncelake.model.slices import Slice, halves, overlap
 from oncelake.model.work import ALREADY_DONE, COMMITTED, Outcome, Planned, Work
@@ -29,13 +29,18 @@ def halve(works: Sequence[Work], outcomes: Sequence[Outcome], pipeline: Pipeline
 def split_by_upstream(
     pipeline: Pipeline, items: Sequence[Planned], earlier: Sequence[Outcome]
 ) -> Iterator[tuple[list[Work], OncelakeError | None]]:
-    """Cut the works of a slice where something they read failed upstream, in the order of time."""
+    """Cut the works of a slice where something they read failed upstream, in the order of time.
+
+    All of it is blocked where the plan says so, and after a failed earlier slice of a target that is written in order.
+    """
     works, slice_ = [item.work for item in items], items[0].work.slice
+    waiting = [item.work for item in items if item.action != "skip"]
     if waits := next((item.waits_for for item in items if item.waits_for), None):
-        yield works, _blocked(pipeline, waits.pipeline, waits.table, waits.interval)
+        yield waiting, _blocked(pipeline, waits.pipeline, waits.table, waits.interval)
         return
-    if refusal := next((item.refusal for item in items if item.refusal), None):
-        yield works, refusal
+    refusal = next((item.refusal for item in items if item.refusal), None)
+    if error := refusal or _failed_before(pipeline, items, earlier):
+        yield waiting, error
         return
     parts: list[tuple[Slice, Blocked | None]] = []
     left = [slice_] if isinstance(slice_, Interval) else []
@@ -55,6 +60,21 @@ def split_by_upstream(
             [restrict(work, part, pipeline) for work in works] if cut and isinstance(part, Interval) else works,
             reason,
         )
+
+
+def _failed_before(pipeline: Pipeline, items: Sequence[Planned], earlier: Sequence[Outcome]) -> EarlierNotDone | None:
+    """Return why a slice cannot be written after an earlier one failed, if a target of it is written in order."""
+    ordered = {item.target for item in items if item.action == "run" and pipeline.pattern(item.target).ordered}
+    slice_ = items[0].work.slice
+    if not isinstance(slice_, Interval):
+        return None
+    for outcome in earlier:
+        work, done = outcome.work, outcome.outcome in (COMMITTED, ALREADY_DONE)
+        if done or work.pipeline != pipeline.name or work.target not in ordered or work.interval is None:
+            continue
+        if work.interval.start < slice_.start:
+            return EarlierNotDone(pipeline=pipeline.name, target=work.target, earlier=str(work.slice))
+    return None
 
 
 def _failed_upstream(pipeline: Pipeline, earlier: Sequence[Outcome]) -> list[Work]:

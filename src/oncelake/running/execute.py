@@ -121,6 +121,9 @@ def run_slice(pipeline: Pipeline, items: list[Planned], earlier: list[Outcome], 
     outcomes: list[Outcome] = []
     for works, blocked in split_by_upstream(pipeline, items, earlier):
         if blocked:
+            targets = {work.target for work in works}
+            skipped = [item for item in items if item.action == "skip" and item.target not in targets]
+            outcomes += _ended([_skipped(item, context) for item in skipped], context, attempted=False)
             outcomes += _ended([failure_of(work, blocked) for work in works], context, attempted=False)
         else:
             outcomes += _attempt_bisecting(pipeline, works, context)
