@@ -18,8 +18,8 @@ from typing import NamedTuple
 import pytest
 
 import oncelake as once
-from oncelake.api import Silent
 from oncelake.model import failpoints
+from oncelake.model.events import RunPlanned
 from support.lakes import DAYS, land, make_project, orders_of, orders_project, rows
 
 CELLS = (0, 1)
@@ -477,7 +477,7 @@ STOPS = {
 LONGEST = 300
 
 
-class Lockstep(Silent):
+class Lockstep:
     """Real runners in threads of their own, of which one at a time goes on until it is told to stop."""
 
     def __init__(self, root, spark, runners):
@@ -498,8 +498,9 @@ class Lockstep(Silent):
         while (at := self.reached.get(timeout=LONGEST)) not in ((name, until), (name, "ended")):
             self.turns[at[0]].release()
 
-    def planned(self, plan):
-        self.stop("planned")
+    def on(self, event):
+        if isinstance(event, RunPlanned):
+            self.stop("planned")
 
     def stop(self, point):
         name = threading.current_thread().name
@@ -515,7 +516,7 @@ class Lockstep(Silent):
         project = once.open(self.root, spark=self.spark)
         act = project.restate if runner.restates else project.run
         try:
-            self.reports[runner.name] = act("orders", watcher=self, **SPANS[runner.wants]).works
+            self.reports[runner.name] = act("orders", listener=self, **SPANS[runner.wants]).works
         except once.OncelakeError as error:
             self.reports[runner.name] = error.code
         finally:
