@@ -3,26 +3,9 @@
 import shutil
 
 import oncelake as once
+from oncelake.model.events import Warned
+from oncelake.testing import RecordingListener
 from support.lakes import DAYS, ids, land, orders_project
-
-
-class Warnings:
-    """A watcher that keeps what it is warned of."""
-
-    def __init__(self):
-        self.texts = []
-
-    def planned(self, plan):
-        """Nothing."""
-
-    def started(self, work):
-        """Nothing."""
-
-    def ended(self, outcome):
-        """Nothing."""
-
-    def warn(self, text):
-        self.texts.append(text)
 
 
 def test_an_attempt_leaves_a_row_when_it_starts_and_one_when_it_ends(tmp_path, spark):
@@ -44,9 +27,9 @@ def test_a_ledger_that_cannot_be_written_fails_no_run(tmp_path, spark):
     own = tmp_path / "lake/_oncelake"
     own.mkdir(parents=True)
     (own / "ledger").write_text("in the way")
-    watcher = Warnings()
-    assert project.run("orders", date=DAYS[0], watcher=watcher).outcome == "done"
-    assert len(watcher.texts) == 2
+    listener = RecordingListener()
+    assert project.run("orders", date=DAYS[0], listener=listener).outcome == "done"
+    assert len(listener.of(Warned)) == 2
 
 
 def test_a_lost_ledger_loses_no_truth(tmp_path, spark):
