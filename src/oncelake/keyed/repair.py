@@ -1,4 +1,4 @@
-"""Repair duplicates: find keys with several rows, trace the commits that added them, and deduplicate in one commit."""
+"""Dedup of a table that already has duplicates: repair duplicates: find keys with several rows, trace the commits that added them, and deduplicate in one commit."""
 
 from __future__ import annotations
 

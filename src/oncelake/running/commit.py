@@ -1,7 +1,7 @@
 """The commit protocol: lock → ask the log → build the frame → one commit → ask the log again → outcome from evidence.
 
 Everything that commits goes through here: runs, `once.write`, restate requests, repairs and restores. There is one loop
-that takes locks, backs off and retries.
+that takes locks and retries with backoff.
 """
 
 from __future__ import annotations
