@@ -1,4 +1,4 @@
-"""Dedup: deduplicate rows: keep the latest row of each key, by a total order in which no two different rows are equal."""
+"""Dedup: keep the latest row of each key, by a total order in which no two different rows are equal."""
 
 from __future__ import annotations
 

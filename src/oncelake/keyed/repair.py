@@ -1,4 +1,4 @@
-"""Dedup of a table that already has duplicates: repair duplicates: find keys with several rows, trace the commits that added them, and deduplicate in one commit."""
+"""Dedup of an existing table: find keys with several rows, trace the commits that added them, and repair them in one commit."""
 
 from __future__ import annotations
 
