@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 TIERS := tests/spark tests/processes tests/proofs tests/model
+PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder  # a Spark session keeps one core busy
 export PYTHONDONTWRITEBYTECODE := 1
 
 help:  ## list what can be made
@@ -29,10 +30,10 @@ quick: check  ## check, and the tests that need no JVM (under a minute)
 	$(BIN)/pytest -q -n 2 tests/unit
 
 test: quick  ## everything that must hold: real Spark, real kills, a sample of the proofs (12 minutes)
-	$(BIN)/pytest -n 2 $(TIERS)
+	$(BIN)/pytest $(PARALLEL) $(TIERS)
 
 test-all: quick  ## the longer shapes too (hours)
-	$(BIN)/pytest -n 2 -m '' $(TIERS)
+	$(BIN)/pytest $(PARALLEL) -m '' $(TIERS)
 
 prove: setup  ## every pattern killed at every file call, with real kills and faults; every mutant (hours)
 	$(BIN)/python tests/proofs/full.py

@@ -11,9 +11,22 @@ from support.variants import SEED
 
 pytest_plugins = ["pytester"]
 HERE = Path(__file__).parent
-# For the processes that tests start, too: most of what they compile would run once.
+TIERS = ("proofs", "processes", "model", "spark", "unit")
+# For the processes that tests start, too: most of what they compile would run once. With Spark's default heap, which
+# starts small, a fifth of the time went to the garbage collector.
 os.environ["SPARK_CONF_DIR"] = str(HERE / "spark_conf")
-os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"
+os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -Xms1g -Xmn500m -XX:MetaspaceSize=256m"
+
+
+ONE_BY_ONE = HERE / "proofs" / "behaviours_test.py"
+
+
+def pytest_collection_modifyitems(items):
+    """Keep the tests of a file in one process, which has their fixtures. Files come by tier, the many small tests last."""
+    items.sort(key=lambda item: (item.path == ONE_BY_ONE, TIERS.index(item.path.relative_to(HERE).parts[0])))
+    for item in items:
+        if item.path != ONE_BY_ONE and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
 
 
 def pytest_report_header():

@@ -12,27 +12,22 @@ import pytest
 
 import oncelake as once
 from oncelake.errors import NothingToProve, UsageError
+from oncelake.model.failpoints import FAILPOINTS
 from oncelake.proving.calls import compiler
-from oncelake.proving.proof import Prover
 from support.lakes import DAYS, expected_ids, make_project, orders_project
 from support.processes import ONCELAKE, all_files
-from support.variants import variants
+from support.variants import number_of, sampled, variants
 
 needs_calls = pytest.mark.skipif(compiler() is None, reason="the recorder needs Linux and a C compiler")
 SPAN = {"start": DAYS[0], "end": DAYS[2]}
-STATES, KEYED = 22, 4  # of each pattern, so that all seven come to a hundred
 PROVE = [ONCELAKE, "prove"]
 
 
-@pytest.fixture(scope="module")
-def prover():
-    with Prover() as made:
-        yield made
-
-
+# Of each variant, chosen by the commit: successive commits try different states. `make prove` tries all of them.
+STATES, KEYED_STATES = 6, 3
 # Every pattern is crashed; the other scenarios are shared among them here, and all tried on all by `make prove`.
 SHARED = {
-    "replace_interval": ("twice", "restate", "recovery"),
+    "replace_interval": ("twice", "recovery"),
     "replace_interval, partitioned": ("order", "reader"),
     "replace_partitions": ("layout", "late", "combine_intervals"),
     "overwrite": ("lost", "order"),
@@ -43,26 +38,18 @@ SHARED = {
     "aggregate": ("restate",),
     "aggregate, adding": ("lost",),
 }
+# Of one proof that looks at more of the states, in the long tier.
+MANY = 22
 
 
-@needs_calls
-@pytest.mark.parametrize("variant", variants())
-def test_a_pattern_is_proven_on_a_sample_of_its_states(tmp_path, prover, variant, monkeypatch):
-    # The first of these starts a process that lives long enough for its code to be worth compiling well.
-    monkeypatch.delenv("SPARK_SUBMIT_OPTS")
-    root = orders_project(tmp_path, variant)
+def proven(root, prover, variant, states, faults=2, recoveries=1):
+    """Prove a variant on some of its states, and check that nothing of the project was touched."""
     before = all_files(root)
-    states = KEYED if variant.keyed else STATES
-    effort = {
-        "points": states,
-        "faults": 3,
-        "recoveries": 2,
-        "threads": (2,),
-        "scenarios": ("crash", *SHARED[variant.name]),
-    }
-    verdict = prover.prove(root, "orders", **effort, **SPAN)
+    selected = ("crash", *SHARED[variant.name])
+    effort = {"points": states, "faults": faults, "recoveries": recoveries, "threads": (2,), "scenarios": selected}
+    verdict = prover.prove(root, "orders", seed=number_of(variant.name), **effort, **SPAN)
     assert verdict.violation is None
-    assert set(verdict.counts) == {"crash", *SHARED[variant.name]}
+    assert set(verdict.counts) == set(selected)
     assert (verdict.level, verdict.states) == ("calls", states)
     assert verdict.counts["crash"].there > states
     assert verdict.fingerprints["silver.orders"]["rows"] == len(expected_ids(variant, DAYS[:2]))
@@ -70,14 +57,42 @@ def test_a_pattern_is_proven_on_a_sample_of_its_states(tmp_path, prover, variant
 
 
 @needs_calls
-def test_real_kills_and_a_zombie_leave_what_the_images_show(tmp_path, prover):
-    root = orders_project(tmp_path, "append")
-    verdict = prover.prove(
-        root, "orders", points=1, kills=3, zombies=1, scenarios=("crash", "kill", "zombie"), date=DAYS[0]
-    )
+@pytest.mark.parametrize("variant", variants())
+def test_a_pattern_is_proven_on_a_sample_of_its_states(tmp_path, prover, variant):
+    proven(orders_project(tmp_path, variant), prover, variant, KEYED_STATES if variant.keyed else STATES)
+
+
+@needs_calls
+@pytest.mark.long
+@pytest.mark.parametrize("variant", variants())
+def test_a_pattern_is_proven_on_many_of_its_states(tmp_path, prover, variant):
+    proven(orders_project(tmp_path, variant), prover, variant, MANY, faults=3, recoveries=2)
+
+
+RESTATEMENTS = [f"restate:step-{number}" for number in range(1, len(FAILPOINTS) + 1)]
+
+
+@pytest.mark.parametrize("case", ["restate", *sampled(RESTATEMENTS, 1, "restate")])
+def test_a_restatement_is_proven_also_if_it_was_stopped(tmp_path, prover, case):
+    root = orders_project(tmp_path, "replace_interval")
+    verdict = prover.prove(root, "orders", case=case, scenarios=("restate",), **SPAN)
     assert verdict.violation is None
-    assert (verdict.counts["kill"].tried, verdict.counts["zombie"].tried) == (3, 1)
-    assert verdict.confirmed == "1 of 1"
+    assert verdict.counts["restate"].tried == 1
+    assert verdict.counts["restate"].there == 1 + len(RESTATEMENTS)
+
+
+@needs_calls
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_real_kills_and_a_zombie_leave_what_the_images_show(tmp_path, prover, kills):
+    root, tried = orders_project(tmp_path, "append"), []
+    effort = {"points": 1, "kills": kills, "zombies": 1, "scenarios": ("crash", "kill", "zombie"), "date": DAYS[0]}
+    told = lambda case, *_: tried.append(case.id)  # noqa: E731
+    verdict = prover.prove(root, "orders", told=told, seed=number_of("kills"), **effort)
+    assert verdict.violation is None
+    assert (verdict.counts["kill"].tried, verdict.counts["zombie"].tried) == (kills, 1)
+    # Only where both processes are killed at one call is there one state that must be found.
+    both = sum(case.startswith("kill:both:") for case in tried)
+    assert verdict.confirmed == f"{both} of {both}"
 
 
 @pytest.mark.long

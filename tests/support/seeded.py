@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from support.variants import sample
+
 PROJECT = """
 import itertools
 import time
@@ -342,7 +344,11 @@ stream.option("checkpointLocation", sys.argv[3]).trigger(availableNow=True).star
 }
 
 
-def some(mutants, every):
-    """All of them as parameters of a test: one of so many for `make test`, the others for `make prove`."""
-    long = [[] if number % every == 0 else [pytest.mark.long] for number in range(len(mutants))]
-    return [pytest.param(name, marks=marks, id=name) for name, marks in zip(mutants, long, strict=True)]
+def one_per_scenario(mutants, most=None):
+    """All of them as parameters of a test: one for each scenario that finds some, chosen by the commit, the rest long."""
+    by_scenario = {}
+    for name, mutant in mutants.items():
+        by_scenario.setdefault(mutant.found_by, []).append(name)
+    chosen = [min(sample(names, 1, *scenario)) for scenario, names in by_scenario.items()]
+    chosen = sample(chosen, most or len(chosen), "scenarios")
+    return [pytest.param(name, marks=[] if name in chosen else [pytest.mark.long], id=name) for name in mutants]

@@ -8,19 +8,12 @@ import pytest
 
 import oncelake as once
 from oncelake.proving.calls import compiler
-from oncelake.proving.proof import Prover
 from support import sabotage
 from support.lakes import DAYS, make_project
-from support.seeded import PIPELINES, some
+from support.seeded import PIPELINES, one_per_scenario
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="the recorder needs Linux and a C compiler")
 SABOTAGE = Path(sabotage.__file__)
-
-
-@pytest.fixture(scope="module")
-def prover():
-    with Prover() as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +47,7 @@ def test_every_bug_finds_what_it_breaks(tmp_path):
         assert "orders" in once.Project(root).pipelines
 
 
-@pytest.mark.parametrize("name", some(PIPELINES, every=3))
+@pytest.mark.parametrize("name", one_per_scenario(PIPELINES))
 def test_a_bug_in_a_pipeline_or_in_the_product_is_named(tmp_path, prover, name):
     mutant = PIPELINES[name]
     root = make_project(tmp_path, mutant.pipelines)

@@ -6,12 +6,12 @@ import pytest
 
 import oncelake as once
 from oncelake.proving.calls import compiler
-from support.seeded import HEAD, SCRIPTS, some
+from support.seeded import HEAD, SCRIPTS, one_per_scenario
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="the recorder needs Linux and a C compiler")
 
 
-@pytest.mark.parametrize("name", some(SCRIPTS, every=3))
+@pytest.mark.parametrize("name", one_per_scenario(SCRIPTS, most=2))
 def test_a_bug_in_a_script_is_named(tmp_path, spark, name):
     script = SCRIPTS[name]
     table, folders = tmp_path / "lake" / "orders", [str(tmp_path / "lake" / folder) for folder in script.folders]
