@@ -92,16 +92,27 @@ class Project:
         return self._plan(_request(names, options), failed)
 
     def run(
-        self, *names: str, listener: Listener | None = None, jobs: int = 1, **options: Unpack[RunOptions]
+        self,
+        *names: str,
+        listener: Listener | None = None,
+        jobs: int = 1,
+        accept_new_input: bool = False,
+        **options: Unpack[RunOptions],
     ) -> Report:
         """Run everything due (or the date, or the range) that is not done. Works that fail are reported, not raised."""
-        return self.apply(self.plan(*names, **options), listener, jobs)
+        return self.apply(self.plan(*names, **options), listener, jobs, accept_new_input)
 
-    def apply(self, plan: Plan, listener: Listener | None = None, jobs: int = 1) -> Report:
-        """Execute a plan, up to `jobs` slices concurrently. Works that fail are reported, not raised."""
+    def apply(
+        self, plan: Plan, listener: Listener | None = None, jobs: int = 1, accept_new_input: bool = False
+    ) -> Report:
+        """Execute a plan, up to `jobs` slices concurrently. Works that fail are reported, not raised.
+
+        The rest of an interrupted work with several targets is written from the input of its finished targets; with
+        `accept_new_input` from the input as it is now.
+        """
         from oncelake.running.execute import execute
 
-        context = replace(self._context(listener), jobs=jobs)
+        context = replace(self._context(listener), jobs=jobs, accept_new_input=accept_new_input)
         if self.lake.single_driver and plan.to_do:
             context.warn(f"{self.lake.path}: Delta's log store for S3 is safe for one driver only; run one at a time")
         if plan.to_do and (problem := lease_problem(self.lake.path)):

@@ -383,3 +383,54 @@ def test_settled_tombstones_still_count(project, tmp_path, monkeypatch):
     settled = DeltaTable(str(folder)).to_pyarrow_table().to_pylist()
     assert [row["__once_attempt"] for row in settled] == [None]
     assert all(row["__once_version"] is not None for row in settled)
+
+
+def test_a_second_target_whose_input_was_redelivered_has_two_ways_out(project, tmp_path, monkeypatch):
+    @daily(reads=files("id long, v long"), writes=[once.append("x"), once.append("y")])
+    def load(files):
+        return {"x": files, "y": files}
+
+    opened = project(load)
+    land(tmp_path, 14, {"id": 1, "v": 1})
+    real = writes.append
+
+    def killed(frame, path, *rest):
+        if str(path).endswith("/y"):
+            raise OSError("killed")
+        return real(frame, path, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writes, "append", killed)
+        opened.run(now=ts(15))
+    land(tmp_path, 14, {"id": 2, "v": 1})
+    failed = next(work for work in opened.run(now=ts(15)).works if work.outcome == "failed")
+    assert (failed.target, failed.code) == ("y", "pinned_input_gone")
+    assert "--accept-new-input" in failed.error
+    assert opened.run(now=ts(15), accept_new_input=True).outcome == "done"
+    assert (rows(tmp_path, "x", "id"), rows(tmp_path, "y", "id")) == ([(1,)], [(2,)])
+
+
+def test_a_second_target_whose_input_was_redelivered_can_be_restated_with_the_first(project, tmp_path, monkeypatch):
+    first, second = once.replace_partitions("x", by="day"), once.replace_partitions("y", by="day")
+
+    @daily(reads=files("id long, day date"), writes=[first, second])
+    def load(files):
+        return {"x": files, "y": files}
+
+    opened = project(load)
+    land(tmp_path, 14, {"id": 1, "day": "2024-03-14"})
+    real = writes.replace
+
+    def killed(frame, path, *rest):
+        if str(path).endswith("/y"):
+            raise OSError("killed")
+        return real(frame, path, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writes, "replace", killed)
+        opened.run(now=ts(15))
+    land(tmp_path, 14, {"id": 2, "day": "2024-03-14"})
+    assert opened.run(now=ts(15)).outcome == "failed"
+    opened.restate("load", date="2024-03-14", now=ts(15))
+    assert opened.run(now=ts(15)).outcome == "done"
+    assert rows(tmp_path, "x", "id") == rows(tmp_path, "y", "id") == [(2,)]

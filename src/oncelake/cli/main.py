@@ -11,6 +11,15 @@ from typing import Any
 import click
 
 import oncelake as once
+from oncelake.cli.options import (
+    confirm,
+    confirm_many,
+    date_options,
+    effort_options,
+    log_warnings,
+    selection_options,
+    validate_options,
+)
 from oncelake.cli.output import Output
 
 EXIT_CODES = """\b
@@ -22,9 +31,6 @@ Exit codes:
   4    busy: another runner holds the table (safe to retry)
   130  interrupted
 """
-
-# `run` asks for confirmation before it writes more commits than this.
-CONFIRM_ABOVE = 1000
 
 
 class _Group(click.Group):
@@ -80,83 +86,6 @@ def _project_options(command: Callable[..., Any]) -> Callable[..., None]:
     return _lazy_project_options(with_project)
 
 
-def _date_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for a date or a range."""
-    for option in (
-        click.option("--to", "end", metavar="B", help="End of the range (exclusive)."),
-        click.option("--from", "start", metavar="A", help="Start of the range."),
-        click.option("--date", metavar="D", help="Start of a single interval."),
-    ):
-        command = option(command)
-    return command
-
-
-def _selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that restrict and order the work of a plan."""
-    count = click.IntRange(min=1)
-    for option in (
-        click.option("--limit", type=count, metavar="N", help="Process at most N intervals in this run."),
-        click.option("--newest-first", is_flag=True, help="Process the newest intervals first."),
-        click.option("--stale", is_flag=True, help="Reprocess only stale intervals: input or code changed since."),
-        click.option("--failed", is_flag=True, help="Retry only intervals whose last attempt failed."),
-    ):
-        command = option(command)
-    return command
-
-
-def _effort_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that bound how much a proof tries."""
-    level, count, size = click.Choice(["calls", "steps"]), click.IntRange(min=0), click.IntRange(min=1)
-    minutes = click.FloatRange(min=0)
-    for option in (
-        click.option("--case", metavar="CASE", help="Try only this case (a violation prints its name)."),
-        click.option(
-            "--scenario", "scenarios", multiple=True, metavar="NAME", help="Try only this scenario (repeatable)."
-        ),
-        click.option("--level", type=level, help="Crash after every file call (Linux, C compiler) or at failpoints."),
-        click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the sample."),
-        click.option("--points", type=size, metavar="N", help="Try at most N crash states, sampled evenly."),
-        click.option("--minutes", type=minutes, metavar="M", help="Time budget, shared evenly by the scenarios."),
-        click.option("--kills", type=count, default=3, show_default=True, metavar="N", help="Number of real SIGKILLs."),
-        click.option(
-            "--faults", type=count, default=12, show_default=True, metavar="N", help="Number of injected I/O errors."
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def _validate_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options, or raise a usage error if two of them exclude each other."""
-    if options["date"] is not None and (options["start"] is not None or options["end"] is not None):
-        raise click.UsageError("use either --date or --from/--to")
-    if options.get("failed") and options.get("stale"):
-        raise click.UsageError("use either --failed or --stale")
-    return options
-
-
-def _confirm_many(plan: once.Plan) -> None:
-    commits = sum(item.action == "run" for item in plan.works)
-    if commits > CONFIRM_ABOVE:
-        _confirm(f"write {commits:,} commits?", "pass --yes to write them all, or --limit N to write some")
-
-
-def _confirm(question: str, alternative: str) -> None:
-    """Ask for confirmation on a terminal; without one, fail and name the option to pass."""
-    if not sys.stdin.isatty():
-        raise click.UsageError(f"cannot ask without a terminal: {question} {alternative}")
-    click.confirm(question, abort=True, err=True)
-
-
-def _log_warnings() -> None:
-    """Log warnings of the user's code to standard error, without the stack trace that py4j logs for every Ctrl-C."""
-    import logging
-
-    handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(lambda record: "py4j" not in record.pathname)
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
-
-
 @cli.command()
 @click.argument("folder", metavar="DIR")
 def init(folder: str) -> None:
@@ -181,8 +110,9 @@ def init(folder: str) -> None:
     metavar="N",
     help="Write N slices in parallel if the table is partitioned by time.",
 )
-@_selection_options
-@_date_options
+@click.option("--accept-new-input", is_flag=True, help="Finish interrupted works from the input as it is now.")
+@selection_options
+@date_options
 @click.argument("names", nargs=-1)
 @_project_options
 def run(
@@ -198,32 +128,33 @@ def run(
 
     Intervals that are already done are skipped, so the same command is also the retry.
     """
-    plan = project.plan(*names, **_validate_options(options))
+    accept_new_input = options.pop("accept_new_input")
+    plan = project.plan(*names, **validate_options(options))
     if dry_run:
         return output.plan(plan)
-    _log_warnings()
+    log_warnings()
     if not yes:
-        _confirm_many(plan)
+        confirm_many(plan)
     with output.progress() as progress:
-        report = project.apply(plan, progress, jobs)
+        report = project.apply(plan, progress, jobs, accept_new_input)
     return output.report(report)
 
 
 @cli.command(name="plan", short_help="Show what `run` would do, and why.")
-@_selection_options
-@_date_options
+@selection_options
+@date_options
 @click.argument("names", nargs=-1)
 @_project_options
 def show_plan(project: once.Project, output: Output, names: tuple[str, ...], **options: Any) -> int:
     """Show what `run` would do, and why. Does not start Spark."""
-    return output.plan(project.plan(*names, **_validate_options(options)))
+    return output.plan(project.plan(*names, **validate_options(options)))
 
 
 @cli.command(short_help="Reprocess finished intervals on purpose.")
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @click.option("--dry-run", is_flag=True, help="Show what would be replaced and exit.")
 @click.option("--downstream", is_flag=True, help="Also restate the pipelines that read the result.")
-@_date_options
+@date_options
 @click.argument("name")
 @_project_options
 def restate(
@@ -234,15 +165,15 @@ def restate(
     The command shows what it will replace and asks for confirmation. If it is killed, the same command or `run`
     resumes it.
     """
-    requests = project.restatement(name, downstream=downstream, **_validate_options(options))
+    requests = project.restatement(name, downstream=downstream, **validate_options(options))
     restated = {request.pipeline for request in requests}
     omitted = [other for other in project.downstream(name) if other not in restated]
     output.restatement(requests, omitted, downstream, dry_run)
     if dry_run:
         return 0
     if not yes:
-        _confirm("restate?", "pass --yes")
-    _log_warnings()
+        confirm("restate?", "pass --yes")
+    log_warnings()
     with output.progress() as progress:
         report = project.restate(name, downstream=downstream, listener=progress, **options)
     return output.report(report)
@@ -307,7 +238,7 @@ def restore(project: once.Project, output: Output, target: str, version: int, dr
     """
     if not dry_run and not yes:
         output.restore(project.restore(target, version, dry_run=True), dry_run=True)
-        _confirm("restore?", "pass --yes")
+        confirm("restore?", "pass --yes")
     return output.restore(project.restore(target, version, dry_run), dry_run, last=True)
 
 
@@ -326,8 +257,8 @@ def rebuild(project: once.Project, output: Output, target: str, dry_run: bool, y
     if dry_run:
         return 0
     if not yes:
-        _confirm("rebuild?", "pass --yes")
-    _log_warnings()
+        confirm("rebuild?", "pass --yes")
+    log_warnings()
     with output.progress() as progress:
         rebuilt = project.rebuild(target, listener=progress)
     return output.rebuild(rebuilt, dry_run=False, last=True)
@@ -341,8 +272,8 @@ def rebuild(project: once.Project, output: Output, target: str, dry_run: bool, y
 @click.option("--exclude", multiple=True, metavar="[TABLE:]COLUMN", help="Exclude a column from the comparison.")
 @click.option("--junit", type=click.Path(), help="Write a JUnit report to this file.")
 @click.option("--certificate", type=click.Path(), help="Write the verdict as JSON to this file.")
-@_effort_options
-@_date_options
+@effort_options
+@date_options
 @click.argument("names", nargs=-1)
 @_lazy_project_options
 def prove(open_project: Callable[[], once.Project], output: Output, names: tuple[str, ...], **options: Any) -> int:
@@ -352,7 +283,7 @@ def prove(open_project: Callable[[], once.Project], output: Output, names: tuple
     """
     from oncelake.cli.prove import ProofOptions, prove_command
 
-    span = _validate_options({key: options.pop(key) for key in ("date", "start", "end")})
+    span = validate_options({key: options.pop(key) for key in ("date", "start", "end")})
     files = {key: options.pop(key) for key in ("junit", "certificate")}
     proof = ProofOptions(names, options.pop("script"), options.pop("tables"), options.pop("exclude"), span, options)
     return prove_command(open_project, proof, output, **files)

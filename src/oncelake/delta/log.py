@@ -15,7 +15,7 @@ from oncelake.delta.checkpoints import Checkpoint, CheckpointFiles, CheckpointSt
 from oncelake.delta.commit_file import LOG, CommitFile, commit_name, commit_path, read_commit_file, statistics_of
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
 from oncelake.model.coverage import Coverage, resolve_overlaps
-from oncelake.model.markers import RESTATE_PREFIX, Marker, app_id, former_app_ids, parse_restore, writer_of
+from oncelake.model.markers import RESTATE_PREFIX, RESTORE_PREFIX, Marker, app_id, former_app_ids, parse_restore, writer_of
 from oncelake.model.slices import Whole
 from oncelake.model.work import Commit, Rows
 from oncelake.storage.objects import Storage, storage
@@ -87,8 +87,8 @@ class TableLog:
     @cached_property
     def restores(self) -> list[tuple[int, int]]:
         """The restores through us, by their markers: the version of each, and the one it went back to."""
-        parsed = (parse_restore(name, recorded.version) for name, recorded in self.markers.items())
-        return [found for found in parsed if found]
+        names = [name for name in self.markers if name.startswith(RESTORE_PREFIX)]
+        return [found for name in names if (found := parse_restore(name, self.markers[name].version))]
 
     @cached_property
     def undone(self) -> list[tuple[int, int]]:

@@ -32,6 +32,7 @@
     │   ├── NullKeys                rows have a null key
     │   ├── RepeatedKeys            a key occurs more than once
     │   ├── CannotRestate           an append cannot be restated
+    │   ├── PinnedInputGone         the input of an interrupted work's finished targets is gone
     │   ├── PartlyDone              an interval is partly done in intervals of another grid
     │   ├── TombstonesUnknown       the log no longer shows whether tombstones count
     │   ├── OutOfOrder              a newer interval is done, and the result depends on the order
@@ -97,6 +98,7 @@ from oncelake.errors.work import (
     OutcomeUnknown,
     OutOfOrder,
     PartlyDone,
+    PinnedInputGone,
     RepeatedKeys,
     RowsOutsideSlice,
     SourceChanged,
@@ -144,6 +146,7 @@ __all__ = [
     "OutcomeUnknown",
     "OverlappingWriters",
     "PartlyDone",
+    "PinnedInputGone",
     "ProverUnavailable",
     "RenamedPipeline",
     "RepeatedKeys",

@@ -136,6 +136,18 @@ class CannotRestate(WorkFailed):
     hint = "oncelake history {target}"
 
 
+class PinnedInputGone(WorkFailed):
+    """The rest of an interrupted work must be written from the input of its finished targets, and that is gone."""
+
+    code = "pinned_input_gone"
+    splittable = False
+    says = "{target} of {slice} is to be written from the same input as {sibling}, and that is gone: {problem}"
+    hint = (
+        "write all targets from the input as it is now: oncelake restate {pipeline}, "
+        "or only {target}: oncelake run {pipeline} --accept-new-input"
+    )
+
+
 class PartlyDone(WorkFailed):
     """Part of an interval was written in intervals of another grid, and the pattern cannot write that part again."""
 

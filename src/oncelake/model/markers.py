@@ -22,7 +22,7 @@ _YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)
 _GENERATIONS_PER_INSTANT = 1000
 _FIRST_INSTANT = 10**12
 # Before the target and the version of a restore in the app id that says to which version it went back.
-_RESTORE = "once-restore"
+RESTORE_PREFIX = "once-restore/"
 
 
 @dataclass(frozen=True)
@@ -123,11 +123,10 @@ def restore_marker(target: str, at: int, to: int) -> Marker:
 
     Commits between the two are no longer in the table's lineage. Markers outlive the clean-up of the log.
     """
-    return Marker(f"{_RESTORE}/{_encode(target)}/{at}", to + 1)
+    return Marker(f"{RESTORE_PREFIX}{_encode(target)}/{at}", to + 1)
 
 
 def parse_restore(app_id: str, version: int) -> tuple[int, int] | None:
     """Return the version of a restore and the one it went back to; None if the marker is another's."""
-    prefix, _, rest = app_id.partition("/")
-    at = rest.rpartition("/")[2]
-    return (int(at), version - 1) if prefix == _RESTORE and at.isdigit() else None
+    at = app_id.rpartition("/")[2]
+    return (int(at), version - 1) if app_id.startswith(RESTORE_PREFIX) and at.isdigit() else None

@@ -76,7 +76,8 @@ class Rebuilding:
         """The lake beside the target: only the target is written there, all other tables are read where they are."""
         lake = self.context.lake
         read = {table for pipeline in self.owners.values() for table in pipeline.reads_tables} - {self.target}
-        return Lake(lake.internal_path("rebuild", self.target), lake.root, {t: lake.table(t).path for t in read})
+        paths = {table: lake.table(table).path for table in read}
+        return Lake(lake.internal_path("rebuild", self.target), lake.root, paths, lake.formerly)
 
     def plan(self) -> Rebuild:
         """Return what there is to replay: every work of the target that is done."""
@@ -111,9 +112,8 @@ class Rebuilding:
 
     def _refuse_unknown_works(self, markers: Mapping[str, Any]) -> None:
         parsed = [found for name in markers if (found := parse_app_id(name))]
-        unknown = sorted(
-            {pipeline for pipeline, _, _ in parsed if pipeline not in self.owners and pipeline != "repair"}
-        )
+        former = {name for pipeline in self.owners.values() for name in pipeline.formerly or ()}
+        unknown = sorted({pipeline for pipeline, _, _ in parsed} - {*self.owners, *former, "repair"})
         if unknown:
             raise CannotRebuild(target=self.target, unknown=", ".join(unknown))
 

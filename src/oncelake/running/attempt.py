@@ -9,8 +9,16 @@ from typing import Any
 
 from oncelake.declare.code_fingerprint import pipeline_fingerprint
 from oncelake.declare.pipelines import Pipeline
-from oncelake.delta.conflicts import ErrorKind, classify, one_line
-from oncelake.errors import MachineFailed, OncelakeError, PartlyDone, SparkLost, WriteFailed
+from oncelake.delta.conflicts import ErrorKind, classify, is_input_gone, one_line
+from oncelake.errors import (
+    MachineFailed,
+    OncelakeError,
+    PartlyDone,
+    PinnedInputGone,
+    SourceChanged,
+    SparkLost,
+    WriteFailed,
+)
 from oncelake.model.contracts import Reading
 from oncelake.model.events import Retrying
 from oncelake.model.failpoints import failpoint
@@ -105,7 +113,17 @@ class _Attempt:
             if count_cells(partly[0].slice, self.pipeline.grid) > 1:
                 return SplitRange()
             self._refuse_repeating(partly)
-        pins = recorded_pins(left, list(done.values())) or make_pins()
+        recorded = None if self.context.accept_new_input else recorded_pins(left, list(done.values()))
+        try:
+            return self._write_all(left, recorded or make_pins(), session)
+        except Exception as error:
+            if recorded is None or not (isinstance(error, SourceChanged) or is_input_gone(error)):
+                raise
+            lost = next(work for work in left if work.target not in self.outcomes)
+            facts = {"slice": str(lost.slice), "pipeline": lost.pipeline, "sibling": next(iter(done)).target}
+            raise PinnedInputGone(target=lost.target, problem=one_line(error), **facts) from error
+
+    def _write_all(self, left: Sequence[Work], pins: Pins, session: Any) -> SplitRange | None:
         try:
             parts = call_transform(self.pipeline, session, self._reading(), pins)
             for work in left:

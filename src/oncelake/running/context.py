@@ -32,6 +32,8 @@ class RunContext:
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     # The id of the project, if it has one; every commit carries it.
     project: str | None = None
+    # Write the rest of an interrupted work from the input as it is now, not from that of its finished targets.
+    accept_new_input: bool = False
     # Listeners that have failed in this run: reported once.
     failing: set[int] = field(default_factory=set, repr=False, compare=False)
 

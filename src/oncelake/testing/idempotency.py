@@ -153,9 +153,7 @@ def _examples(first: TableContent, now: TableContent) -> list[str]:
 
     if first.snapshot.made != now.snapshot.made:
         return ["its content is another, but the table was made anew: the rows of run 1 are gone"]
-    found = differences(
-        now.snapshot.frame(), first.snapshot.frame(), exclude=now.fingerprint.excluded, limit=_EXAMPLES
-    )
+    found = differences(now.snapshot.frame(), first.snapshot.frame(), exclude=now.fingerprint.excluded, limit=_EXAMPLES)
     if found.columns:
         return ["other columns (left is the later run)", *found.columns]
     return [found.summary, *map(str, found.examples)]
