@@ -15,7 +15,15 @@ from oncelake.delta.checkpoints import Checkpoint, CheckpointFiles, CheckpointSt
 from oncelake.delta.commit_file import LOG, CommitFile, commit_name, commit_path, read_commit_file, statistics_of
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
 from oncelake.model.coverage import Coverage, resolve_overlaps
-from oncelake.model.markers import RESTATE_PREFIX, RESTORE_PREFIX, Marker, app_id, former_app_ids, parse_restore, writer_of
+from oncelake.model.markers import (
+    RESTATE_PREFIX,
+    RESTORE_PREFIX,
+    Marker,
+    app_id,
+    former_app_ids,
+    parse_restore,
+    writer_of,
+)
 from oncelake.model.slices import Whole
 from oncelake.model.work import Commit, Rows
 from oncelake.storage.objects import Storage, storage
