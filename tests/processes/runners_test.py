@@ -108,7 +108,7 @@ def rowwise(root, *commands):
 def beside(root, spark, processes, *names, **asked):
     """What processes report, and last what this one does, which starts when they have planned and are about to work."""
     for process in processes:
-        assert any(" to do" in line for line in process.stderr)
+        assert any(" to write" in line for line in process.stderr)
     report = once.open(root, spark=spark).run(*names, **asked)
     assert report.exit_code in (0, 4)
     return [*(ended(process) for process in processes), report.document()]
@@ -240,7 +240,7 @@ def run_and_kill(root, count, after, chance):
     seen = 0
     for line in process.stderr:
         seen += line.startswith("committed")
-        if seen >= after and ("to do" in line or seen):
+        if seen >= after and ("to write" in line or seen):
             break
     with suppress(subprocess.TimeoutExpired):
         process.wait(chance.uniform(0, 1))

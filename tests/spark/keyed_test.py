@@ -87,7 +87,7 @@ def test_what_was_remembered_for_a_commit_that_never_came_does_not_count(lake, s
 def test_deletes_are_forgotten_after_the_declared_time(lake):
     short = once.merge("t", keys="id", latest_by="at", delete_when="op = 'd'", exclude="op", tombstones="1 hour")
     lake.write([(1, "x", 9, "d"), (2, "x", 9, "d")], short)
-    memory = lake.folder / "_oncelake" / "remembered" / "t"
+    (memory,) = (lake.folder / "_oncelake" / "tombstones" / "t").iterdir()
     age = "UPDATE delta.`{}` SET __once_at = __once_at - INTERVAL 2 HOURS WHERE id = 1"
     lake.spark.sql(age.format(memory))
     lake.write([(1, "late", 3, "u"), (2, "late", 3, "u")], short)
@@ -100,7 +100,8 @@ def test_what_is_decided_is_settled_and_still_counts(lake, monkeypatch):
         lake.write([(key, "x", 9, "d")])
     lake.write([(key, "late", 3, "u") for key in range(5)])
     assert lake.rows() == [(4, "late", 3)]
-    memory = lake.spark.read.format("delta").load(str(lake.folder / "_oncelake" / "remembered" / "t"))
+    (folder,) = (lake.folder / "_oncelake" / "tombstones" / "t").iterdir()
+    memory = lake.spark.read.format("delta").load(str(folder))
     assert memory.where("__once_attempt IS NULL").count() == 3
     assert memory.count() == 4
 

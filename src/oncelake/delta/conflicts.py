@@ -79,7 +79,7 @@ def classify(error: BaseException) -> ErrorKind:
         return ErrorKind.OUTSIDE_PREDICATE
     if condition.startswith(_SCHEMAS):
         return ErrorKind.SCHEMA
-    if _is_lost_jvm(error, names):
+    if any(_is_lost_jvm(each) for each in _with_causes(error)):
         return ErrorKind.LOST_JVM
     if _MACHINE.search(str(error)):
         return ErrorKind.MACHINE
@@ -87,14 +87,21 @@ def classify(error: BaseException) -> ErrorKind:
     return ErrorKind.TRANSIENT if transient else ErrorKind.OTHER
 
 
-def _is_lost_jvm(error: BaseException, names: set[str]) -> bool:
-    """Return whether the exception, or one that caused it, says that the JVM is gone."""
-    if "Py4JNetworkError" in names or (isinstance(error, ConnectionError) and _LOST_JVM.search(str(error))):
-        return True
-    if "Py4JError" in names and _LOST_JVM.search(str(error)):
-        return True
-    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return cause is not None and _is_lost_jvm(cause, {cls.__name__ for cls in type(cause).__mro__})
+def _is_lost_jvm(error: BaseException) -> bool:
+    """Return whether an exception says that the JVM is gone."""
+    names = {cls.__name__ for cls in type(error).__mro__}
+    says_so = _LOST_JVM.search(str(error)) is not None
+    return "Py4JNetworkError" in names or (says_so and (isinstance(error, ConnectionError) or "Py4JError" in names))
+
+
+def _with_causes(error: BaseException) -> list[BaseException]:
+    """Return an exception and what caused it; an exception may be its own cause."""
+    found: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in found:
+        found.append(current)
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return found
 
 
 # What Delta and Spark say of a version, or of files, that were vacuumed or cleaned up.

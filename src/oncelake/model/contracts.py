@@ -176,6 +176,10 @@ class Source(Protocol):
         """Return its statistics as of now, without reading its data. Needs no JVM."""
         ...
 
+    def verify(self, reading: Reading, pins: Pins) -> None:
+        """Raise SourceChanged if what would be read now is not what was pinned. Each target reads again. Needs no JVM."""
+        ...
+
     def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
         """Return a function that reads the slice, or a part of it, as of the pins. Preparation common to the parts is done once."""
         ...

@@ -11,6 +11,7 @@ import json
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from oncelake.declare.pipelines import Pipeline
@@ -24,7 +25,7 @@ from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval
 from oncelake.model.markers import parse_app_id, restore_marker
 from oncelake.model.slices import Slice, Whole
-from oncelake.model.work import FAILED, Plan, Planned, Report, Request, Work
+from oncelake.model.work import FAILED, STALE, Plan, Planned, Report, Request, Work
 from oncelake.planning.lake_state import read_lake_state
 from oncelake.planning.plan import make_plan
 from oncelake.running.commit import Claim, with_retries
@@ -128,16 +129,17 @@ class Rebuilding:
     def _replay(self, planned: Rebuild, staging: RunContext) -> Plan:
         """Return the plan that replays the works; what an interrupted rebuild has replayed is skipped, unless it is stale."""
         plan = self._staged_plan(planned, staging)
-        if any(item.cause == "stale" for item in plan.works):
+        if any(item.cause == STALE for item in plan.works):
             remove_folder(staging.lake.path)
             plan = self._staged_plan(planned, replace(staging, lake=self.staging))
         return plan
 
     def _staged_plan(self, planned: Rebuild, staging: RunContext) -> Plan:
         wanted = {name: [slice_ for owner, slice_ in planned.works if owner == name] for name in self.owners}
-        request = Request(self.now, only=None)
-        known = read_lake_state(self.owners, self.owners.values(), staging.lake, request, {})
-        plan = make_plan(self.owners, known, request)
+        # Every replayed work is compared with its inputs, not only the newest.
+        everything = Request(self.now, only=STALE)
+        known = read_lake_state(self.owners, self.owners.values(), staging.lake, everything, {})
+        plan = make_plan(self.owners, known, Request(self.now))
         return replace(plan, works=tuple(item for item in plan.works if _within(item, wanted[item.work.pipeline])))
 
     def _replace(self, planned: Rebuild, staging: RunContext) -> Rebuild | None:
@@ -190,6 +192,7 @@ def _only(pipeline: Pipeline, target: str) -> Pipeline:
 
 
 def _selecting(function: Callable[..., Any], target: str) -> Callable[..., Any]:
+    @wraps(function)
     def select(**arguments: Any) -> Any:
         result = function(**arguments)
         return result[target] if isinstance(result, dict) and target in result else result

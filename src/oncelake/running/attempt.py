@@ -127,6 +127,8 @@ class _Attempt:
         try:
             parts = call_transform(self.pipeline, session, self._reading(), pins)
             for work in left:
+                for name, source in self.pipeline.reads.items():
+                    source.verify(self._reading(), pins[name])
                 self.outcomes[work.target] = self._write(work, parts[work.target], pins)
         except SchemasDiffer:
             return SplitRange()

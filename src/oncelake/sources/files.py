@@ -147,7 +147,7 @@ class FilesSource:
     def verify(self, reading: Reading, pins: Pins) -> None:
         """Raise SourceChanged unless the files are still the pinned ones.
 
-        The files are listed again after Spark has read them: a file that changed in between may have been read in part.
+        The files are listed again before each target is written, because each write reads them again.
         """
         for cell in self.cells(reading):
             self._verify(self.found(cell), cell, pins)

@@ -75,6 +75,9 @@ class TableSource:
         zone = reading.grid.zone if reading.grid else "UTC"
         return TableStats(self.name, log, TimeColumn.of(log, self.time, zone) if log and self.time else None)
 
+    def verify(self, reading: Reading, pins: Pins) -> None:
+        """Do nothing: a version of a Delta table never changes."""
+
     def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
         """Return a function that reads the rows of a slice, as of the pinned version."""
         # Delta computes the state of an older version for every read of it: read it once for all slices.
