@@ -1,5 +1,6 @@
 """`rebuild` is the true redo of keyed tables: after corrected input the table is what one clean run would leave."""
 
+import dataclasses
 import json
 from datetime import UTC, datetime
 
@@ -147,3 +148,30 @@ def test_works_that_no_pipeline_can_replay_are_refused(spark, tmp_path):
     with pytest.raises(once.OncelakeError) as caught:
         opened.rebuild("m", now=ts(15))
     assert (caught.value.code, caught.value.facts["unknown"]) == ("cannot_rebuild", "nightly")
+
+
+def test_a_rebuild_fills_a_gap_of_a_table_that_is_written_in_order(spark, tmp_path):
+    @once.pipeline(
+        every="day",
+        start="2024-03-14",
+        reads=once.files("landing/{start:%Y-%m-%d}/*.json", schema="id long, t long"),
+        writes=once.aggregate("m", keys="id"),
+    )
+    def load(files):
+        return files
+
+    opened = once.Project.of(load, lake=tmp_path / "lake", spark=spark, root=tmp_path)
+    for day in (15, 16):
+        land(tmp_path, day, (1, day, "U"))
+    opened = once.Project.of(replace_start(load, "2024-03-15"), lake=tmp_path / "lake", spark=spark, root=tmp_path)
+    assert opened.run(now=ts(17)).outcome == "done"
+    land(tmp_path, 14, (1, 14, "U"), (2, 14, "U"))
+    opened = once.Project.of(load, lake=tmp_path / "lake", spark=spark, root=tmp_path)
+    assert opened.run(now=ts(17)).works[0].code == "out_of_order"
+    assert len(opened.rebuild("m", now=ts(17)).works) == 3
+    assert {work.outcome for work in opened.run(now=ts(17)).works} == {"already_done"}
+    assert content(tmp_path / "lake") == [("1", "16"), ("2", "14")]
+
+
+def replace_start(pipeline, start):
+    return dataclasses.replace(pipeline, start=pipeline.grid.parse(start))

@@ -1,9 +1,12 @@
 """Budgets: growth is a decision, not an accident."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
+
+from oncelake.model.failpoints import FAILPOINTS, OF_OPERATIONS
 
 PACKAGE = Path(__file__).parents[2] / "src/oncelake"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -20,3 +23,8 @@ def test_files_and_functions_stay_small(path):
 
 def test_file_names_say_what_is_inside():
     assert {path.stem for path in FILES}.isdisjoint({"utils", "util", "common", "helpers", "helper", "misc", "core"})
+
+
+def test_every_failpoint_is_listed():
+    reached = {name for path in FILES for name in re.findall(r'failpoint\("(\w+)"\)', path.read_text())}
+    assert reached == {*FAILPOINTS, *OF_OPERATIONS}

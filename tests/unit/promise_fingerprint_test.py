@@ -64,7 +64,7 @@ def load(
             )
     return (frame)
 """
-EXPECTED = "ef4f487311367a78"
+EXPECTED = "bfaf608c23dc6d29"
 
 
 def load(text, folder, name="load"):
@@ -175,3 +175,9 @@ def test_what_changes_no_row_does_not_count():
 def test_another_target_does_not_count():
     both = [once.replace_interval("t", time="at"), once.append("log")]
     assert fingerprint(both) == fingerprint(both[:1])
+
+
+def test_the_name_of_the_pipelines_own_function_does_not_count(tmp_path):
+    text = "def load(v):\n    return v + 1\n"
+    renamed = text.replace("def load", "def load_orders")
+    assert code_fingerprint(load(text, tmp_path, "load")) == code_fingerprint(load(renamed, tmp_path, "load_orders"))

@@ -36,7 +36,8 @@ def declaration_fingerprint(pipeline: Pipeline, pattern: Pattern) -> str:
 def code_fingerprint(function: Callable[..., Any]) -> str | None:
     """Return a digest of the function and of the functions of its module that it calls; None if there is no source."""
     try:
-        return _digest("\n".join(sorted(_source_tree(one) for one in _reached(inspect.unwrap(function)))))
+        own = inspect.unwrap(function)
+        return _digest("\n".join(sorted(_source_tree(one, nameless=one is own) for one in _reached(own))))
     except (OSError, TypeError, SyntaxError):
         return None
 
@@ -75,8 +76,12 @@ def _closure(function: FunctionType) -> Iterator[Any]:
             yield cell.cell_contents
 
 
-def _source_tree(function: FunctionType) -> str:
-    return _tree(ast.parse(textwrap.dedent(inspect.getsource(function))))
+def _source_tree(function: FunctionType, nameless: bool) -> str:
+    """Spell the source of a function; the pipeline's own name does not count, because `formerly=` may have changed it."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    if nameless and isinstance(tree.body[0], ast.FunctionDef):
+        tree.body[0].name = ""
+    return _tree(tree)
 
 
 def _tree(node: Any) -> str:

@@ -16,6 +16,8 @@ FAILPOINTS = (
     "settled",
     "recorded",
 )
+# Those of a restate request and of a rebuild, beside the commits that they lead to.
+OF_OPERATIONS = ("requested", "replayed", "rebuilt")
 
 _on_reach: Callable[[str], None] | None = None
 

@@ -23,7 +23,7 @@ from oncelake.model.contracts import Stamp, Writing
 from oncelake.model.coverage import coalesce
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval
-from oncelake.model.markers import parse_app_id, restore_marker
+from oncelake.model.markers import Marker, parse_app_id, restore_marker
 from oncelake.model.slices import Slice, Whole
 from oncelake.model.work import FAILED, STALE, Plan, Planned, Report, Request, Work
 from oncelake.planning.lake_state import read_lake_state
@@ -119,11 +119,16 @@ class Rebuilding:
             raise CannotRebuild(target=self.target, unknown=", ".join(unknown))
 
     def _done(self, pipeline: Pipeline) -> list[Slice]:
-        """Return the slices that a pipeline has done, in the order of time."""
+        """Return the slices that a pipeline has done, in the order of time; with the gaps where that order matters.
+
+        A gap below newer slices of a table that is written in order can be filled by a rebuild only.
+        """
         log, pattern = require_log(self.context.lake.table(self.target)), pipeline.pattern(self.target)
         if pipeline.grid is None or pipeline.start is None:
             return [Whole()] if log.done(pattern.marker(pipeline.name, Whole(), 1)) else []
         spans = coalesce(pattern.done(log, pipeline.name, pipeline.start, pipeline.grid))
+        if pattern.ordered and spans:
+            spans = [Interval(pipeline.start, spans[-1].end, pipeline.grid.zone)]
         return [cell for span in spans for cell in pipeline.grid.cells(span.start, span.end)]
 
     def _replay(self, planned: Rebuild, staging: RunContext) -> Plan:
@@ -170,7 +175,13 @@ class Rebuilding:
         if rows is not None:
             PreparedRows(session, writing, log).prepare(rows)
         writes.overwrite(writes.table_at(session, new.path, new.version), table.path, stamp, new_schema=True)
-        return replace(planned, version=require_log(table).version)
+        failpoint("rebuilt")
+        version = require_log(table).version
+        for name, made in made_from.items():
+            if log.recorded(name) is None:
+                # A gap that was replayed: without its marker it would be refused as out of order, never written twice.
+                table.mark(Stamp(Marker(name, 1), json.dumps({"oncelake": dict(made)})), session)
+        return replace(planned, version=version)
 
 
 def rebuilding(target: str, pipelines: Mapping[str, Pipeline], context: RunContext, now: datetime) -> Rebuilding:
