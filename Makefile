@@ -2,7 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 TIERS := tests/spark tests/processes tests/proofs tests/model
-PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder  # a Spark session keeps one core busy
+# A Spark session keeps one core busy, and there are two.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 export PYTHONDONTWRITEBYTECODE := 1
 
 help:  ## list what can be made

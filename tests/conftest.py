@@ -12,21 +12,43 @@ from support.variants import SEED
 pytest_plugins = ["pytester"]
 HERE = Path(__file__).parent
 TIERS = ("proofs", "processes", "model", "spark", "unit")
-# For the processes that tests start, too: most of what they compile would run once. With Spark's default heap, which
-# starts small, a fifth of the time went to the garbage collector.
-os.environ["SPARK_CONF_DIR"] = str(HERE / "spark_conf")
-os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -Xms1g -Xmn500m -XX:MetaspaceSize=256m"
+# For the processes that tests start, too. A few rows are done before code for them is compiled, so Spark compiles none
+# and the JVM only quickly; its default heap and code cache are too small for that, and a third of the time went to the
+# collector and the sweeper. Not in a SPARK_CONF_DIR: a folder on the class path makes the JVM ignore the class archive.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(
+    [*(f"--conf {key}={value}" for key, value in INTERPRETED.items()), "pyspark-shell"]
+)
+os.environ["SPARK_SUBMIT_OPTS"] = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Xms1g -Xmn500m -XX:MetaspaceSize=256m"
+)
 
 
-ONE_BY_ONE = HERE / "proofs" / "behaviours_test.py"
+# Files whose tests share the one prover of their process, and those whose tests are distributed one by one.
+OF_ONE_PROVER = ("proofs/proof_test.py", "proofs/mutants/pipelines_test.py")
+ONE_BY_ONE = ("proofs/behaviours_test.py",)
 
 
 def pytest_collection_modifyitems(items):
-    """Keep the tests of a file in one process, which has their fixtures. Files come by tier, the many small tests last."""
-    items.sort(key=lambda item: (item.path == ONE_BY_ONE, TIERS.index(item.path.relative_to(HERE).parts[0])))
-    for item in items:
-        if item.path != ONE_BY_ONE and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
+    """Order the tests by tier; what is distributed one by one comes last and fills the gaps."""
+    items.sort(key=lambda item: (_file(item.nodeid) in ONE_BY_ONE, TIERS.index(_file(item.nodeid).partition("/")[0])))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Keep the tests of a file in one process, which has their fixtures."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file = _file(nodeid)
+            return nodeid if file in ONE_BY_ONE else "prover" if file in OF_ONE_PROVER else file
+
+    return ByFile(config, log)
+
+
+def _file(nodeid):
+    return nodeid.partition("::")[0].removeprefix("tests/")
 
 
 def pytest_report_header():

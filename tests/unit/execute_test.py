@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,8 @@ import oncelake as once
 from oncelake.delta import log as delta_log
 from oncelake.model.events import RunEnded, RunPlanned, WorkEnded, WorkStarted
 from oncelake.model.intervals import Grid
+from oncelake.model.work import InputSize
+from oncelake.running.execute import packed
 from oncelake.storage import objects
 from oncelake.testing import RecordingListener
 from support.hand_written_logs import txn, write_commit
@@ -147,3 +150,18 @@ def test_a_listener_that_fails_is_reported_and_fails_no_run(tmp_path):
     mark_done(tmp_path / "lake", orders, DAYS)
     with pytest.warns(UserWarning, match="Broken failed on RunPlanned: no space left"):
         assert project(tmp_path, orders).run(now=NOW, listener=Broken()).outcome == "done"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batches"),
+    [
+        ([None] * 5, [3, 2]),
+        ([1, 1, 1, 1, 1], [3, 2]),
+        ([4, 4, 4, 10, 1, 20, 1], [2, 1, 1, 1, 1, 1]),
+        ([4, 4, 2, 2], [3, 1]),
+        ([], []),
+    ],
+)
+def test_slices_that_fill_the_cores_are_not_written_concurrently(sizes, batches):
+    slices = [[SimpleNamespace(size=InputSize(bytes=size))] for size in sizes]
+    assert [len(batch) for batch in packed(slices, jobs=3, room=10)] == batches
