@@ -179,7 +179,7 @@ once_spark_settings =
 
 OWN = """
 from oncelake.spark.session import open_session
-from oncelake_pytest import FAST
+from oncelake.testing.idempotency import FAST
 
 
 def pytest_configure(config):

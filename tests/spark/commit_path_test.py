@@ -3,8 +3,9 @@
 import sys
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F
 
 import oncelake as once
@@ -25,13 +26,14 @@ PATTERNS = {
 }
 
 
-def raw(spark, lake):
-    frame = spark.createDataFrame(ROWS, "id long, at timestamp, key long").coalesce(1)
-    frame.write.format("delta").mode("append").save(f"{lake}/raw")
+def raw(spark, lake, rows=ROWS):
+    ids, times, keys = zip(*rows, strict=True)
+    columns = {"id": pa.array(ids, pa.int64()), "at": pa.array(times, pa.timestamp("us", "UTC")), "key": keys}
+    write_deltalake(f"{lake}/raw", pa.table(columns), mode="append")
 
 
-def project(spark, lake, pattern, every="day"):
-    @once.pipeline(every=every, start="2024-03-14", reads=once.table("raw", time="at"), writes=pattern)
+def project(spark, lake, pattern, every="day", start="2024-03-14"):
+    @once.pipeline(every=every, start=start, reads=once.table("raw", time="at"), writes=pattern)
     def copy(raw):
         return raw
 
@@ -134,16 +136,18 @@ def test_an_interval_that_is_partly_done_under_another_grid_is_completed(spark, 
 
 
 def test_a_partly_done_interval_that_would_be_appended_twice_is_refused_with_a_way_out(spark, tmp_path):
-    raw(spark, tmp_path)
-    hourly = project(spark, tmp_path, once.append("t"), every="hour")
-    hourly.run(start="2024-03-14", end="2024-03-14T06:00", now=NOW)
-    (work,) = project(spark, tmp_path, once.append("t")).run(now=NOW).works
+    raw(spark, tmp_path, [(number, datetime(2024, 3, 11 + number, 12, tzinfo=UTC), 0) for number in range(7)])
+    monday, later = {"start": "2024-03-11"}, {"now": datetime(2024, 3, 18, tzinfo=UTC)}
+    daily = project(spark, tmp_path, once.append("t"), **monday)
+    daily.run(**monday, end="2024-03-13", **later)
+    weekly = project(spark, tmp_path, once.append("t"), every="week", **monday)
+    (work,) = weekly.run(**later).works
     assert (work.outcome, work.code) == ("failed", "partly_done")
-    assert ids(tmp_path) == list(range(6))
+    assert ids(tmp_path) == list(range(2))
     # The way out that the error names: finish the interval on the former grid, then change it.
-    assert hourly.run(now=NOW).outcome == "done"
-    assert ids(tmp_path) == list(range(24))
-    assert project(spark, tmp_path, once.append("t")).run(now=NOW).works[0].outcome == "already_done"
+    assert daily.run(**later).outcome == "done"
+    assert ids(tmp_path) == list(range(7))
+    assert weekly.run(**later).works[0].outcome == "already_done"
 
 
 def test_a_range_whose_intervals_have_other_columns_is_split(spark, tmp_path):

@@ -5,12 +5,13 @@ crashes and restatements. Every example carries 50 strands, which share no key: 
 from collections import defaultdict
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
 import oncelake as once
+from support.variants import number_of
 
-STRANDS, STEPS, EXAMPLES = 50, 8, 1
+STRANDS = 50
 SCHEMA = "strand int, k int, at int, v string, gone boolean"
 FAILPOINTS = ("claimed", "writing", "prepared", "written", "settled")
 KEYED = {"keys": ["strand", "k"], "latest_by": "at", "delete_when": "gone", "exclude": "gone"}
@@ -22,20 +23,20 @@ def rows(untimed):
     return st.lists(row, min_size=60, max_size=160)
 
 
-def histories(untimed):
+def histories(untimed, steps):
     """Steps: rows that are new, an earlier batch again under its name or another, restated with more rows; each may be
     stopped at a point and done again.
     """
     step = st.tuples(
         st.sampled_from(["new", "new", "new", "again", "renamed", "restated"]),
-        st.integers(0, STEPS),
+        st.integers(0, steps),
         rows(untimed),
         st.none() | st.sampled_from(FAILPOINTS),
     )
-    return st.lists(step, min_size=STEPS, max_size=STEPS)
+    return st.lists(step, min_size=steps, max_size=steps)
 
 
-def told(history):
+def eventful(history):
     """Whether a history is worth the time: hypothesis begins with one in which nothing happens."""
     return len({step[0] for step in history}) > 2 and any(step[3] for step in history)
 
@@ -111,9 +112,10 @@ def folders(tmp_path_factory):
     return lambda: tmp_path_factory.mktemp("lake")
 
 
-RANDOM = settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None
-)
+def random_history(untimed, steps, examples):
+    """Give a test random histories, others with every commit."""
+    effort = settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    return lambda test: seed(number_of("histories"))(effort(given(history=histories(untimed, steps))(test)))
 
 
 @pytest.fixture
@@ -131,20 +133,16 @@ def played(spark, folders, stopped_at):
     return played
 
 
-@RANDOM
-@given(history=histories(untimed=True))
-def test_a_merged_table_is_what_the_model_says(played, history):
-    assume(told(history))
+def merged_is_what_the_model_says(played, history):
+    assume(eventful(history))
     found, seen = played(once.merge("t", **KEYED), history, "strand", "k", "at", "v")
     expected = list(merged(seen))
     assert len(found) == len(expected)
     assert all(any(row in candidates for candidates in expected) for row in found)
 
 
-@RANDOM
-@given(history=histories(untimed=False))
-def test_a_history_is_what_the_model_says(played, history):
-    assume(told(history))
+def history_is_what_the_model_says(played, history):
+    assume(eventful(history))
     columns = ("strand", "k", "v", "valid_from", "valid_to", "is_current")
     rows, seen = played(once.scd2("t", **KEYED), history, *columns)
     assert all((row[-2] is None) == row[-1] for row in rows)
@@ -154,3 +152,25 @@ def test_a_history_is_what_the_model_says(played, history):
     assert set(expected) <= set(found)
     tied = {row[:2] for row in found} - {row[:2] for row in expected}
     assert all(row[:2] in tied or row in expected for row in found)
+
+
+@random_history(untimed=True, steps=5, examples=1)
+def test_a_merged_table_is_what_the_model_says(played, history):
+    merged_is_what_the_model_says(played, history)
+
+
+@random_history(untimed=False, steps=5, examples=1)
+def test_a_history_is_what_the_model_says(played, history):
+    history_is_what_the_model_says(played, history)
+
+
+@pytest.mark.long
+@random_history(untimed=True, steps=8, examples=3)
+def test_a_table_merged_from_many_batches_is_what_the_model_says(played, history):
+    merged_is_what_the_model_says(played, history)
+
+
+@pytest.mark.long
+@random_history(untimed=False, steps=8, examples=3)
+def test_a_history_of_many_batches_is_what_the_model_says(played, history):
+    history_is_what_the_model_says(played, history)

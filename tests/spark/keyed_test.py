@@ -12,7 +12,7 @@ import pytest
 import oncelake as once
 from oncelake.delta.log import read_log
 from oncelake.errors import BadDeclaration, CannotRestate, NullKeys, RepeatedKeys, WrongColumns
-from support.lakes import make_project
+from support.orders import FILES
 
 SCHEMA = "id int, v string, at int, op string"
 MERGE = once.merge("t", keys="id", latest_by="at", delete_when="op = 'd'", exclude="op")
@@ -349,41 +349,35 @@ def test_bad_declarations_say_what_is_wrong():
             declare()
 
 
-SALES = """
-import oncelake as once
-from pyspark.sql import functions as F
-
-
 @once.pipeline(
-    every="day", start="2024-03-14",
-    reads=once.files("landing/{start:%Y-%m-%d}/*.json", schema="id long, amount long, at string"),
-    writes=[
-        once.merge("orders", keys="id", latest_by="at"),
-        once.aggregate("daily", keys="day"),
-    ],
+    every="day",
+    start="2024-03-14",
+    reads=once.files(FILES, schema="id long, amount long, at string"),
+    writes=[once.merge("orders", keys="id", latest_by="at"), once.aggregate("daily", keys="day")],
 )
 def sales(files):
+    from pyspark.sql import functions as F
+
     days = files.groupBy(F.substring("at", 1, 10).alias("day")).agg(F.sum("amount").alias("total"))
     return {"orders": files, "daily": days}
 
 
 @once.pipeline(
-    every="day", start="2024-03-14",
+    every="day",
+    start="2024-03-14",
     reads=once.table("orders", latest={"keys": "amount", "by": "at"}),
     writes=once.overwrite("latest"),
 )
 def newest(orders):
     return orders
-"""
 
 
 def test_several_targets_are_right_when_killed_between_them_and_latest_is_read(tmp_path, spark, stopped_at):
-    root = make_project(tmp_path, SALES)
-    folder = root / "landing" / "2024-03-14"
+    folder = tmp_path / "landing" / "2024-03-14"
     folder.mkdir(parents=True)
     orders = [{"id": key, "amount": key % 2, "at": f"2024-03-14T0{key}"} for key in range(4)]
     (folder / "a.json").write_text("\n".join(map(json.dumps, orders)))
-    project = once.open(root, spark=spark)
+    project = once.Project.of(sales, newest, lake=tmp_path / "lake", root=tmp_path, spark=spark)
     assert "daily: a merge rewrites" in " ".join(project.plan(date="2024-03-14").notes)
     with stopped_at("settled"):
         project.run("sales", date="2024-03-14")
@@ -392,7 +386,7 @@ def test_several_targets_are_right_when_killed_between_them_and_latest_is_read(t
     assert [work.outcome for work in report.works] == ["already_done", "failed"]
     (folder / "b.json").unlink()
     assert project.run(date="2024-03-14").outcome == "done"
-    lake = Lake(spark, root / "lake")
+    lake = Lake(spark, tmp_path / "lake")
     assert lake.rows("daily") == [("2024-03-14", 2)]
     assert len(lake.rows("orders")) == 4
     assert sorted(row["id"] for row in lake.frame("latest").collect()) == [2, 3]

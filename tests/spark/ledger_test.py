@@ -2,14 +2,14 @@
 
 import shutil
 
-import oncelake as once
 from oncelake.model.events import Warned
 from oncelake.testing import RecordingListener
-from support.lakes import DAYS, ids, land, orders_project
+from support.lakes import DAYS, ids, land
+from support.orders import open_orders
 
 
 def test_an_attempt_leaves_a_row_when_it_starts_and_one_when_it_ends(tmp_path, spark):
-    project = once.open(orders_project(tmp_path, "append"), spark=spark)
+    project = open_orders(tmp_path, spark, "append")
     project.run("orders", date=DAYS[0])
     (tmp_path / "landing" / DAYS[1] / "orders.json").unlink()
     project.run("orders", date=DAYS[1])
@@ -23,7 +23,7 @@ def test_an_attempt_leaves_a_row_when_it_starts_and_one_when_it_ends(tmp_path, s
 
 
 def test_a_ledger_that_cannot_be_written_fails_no_run(tmp_path, spark):
-    project = once.open(orders_project(tmp_path, "append"), spark=spark)
+    project = open_orders(tmp_path, spark, "append")
     own = tmp_path / "lake/_oncelake"
     own.mkdir(parents=True)
     (own / "ledger").write_text("in the way")
@@ -33,7 +33,7 @@ def test_a_ledger_that_cannot_be_written_fails_no_run(tmp_path, spark):
 
 
 def test_a_lost_ledger_loses_no_truth(tmp_path, spark):
-    project = once.open(orders_project(tmp_path, "append"), spark=spark)
+    project = open_orders(tmp_path, spark, "append")
     project.run("orders", date=DAYS[0])
     shutil.rmtree(tmp_path / "lake/_oncelake")
     land(tmp_path, DAYS[0], [])
@@ -43,7 +43,7 @@ def test_a_lost_ledger_loses_no_truth(tmp_path, spark):
 
 
 def test_a_run_with_nothing_to_do_writes_nothing(tmp_path, spark):
-    project = once.open(orders_project(tmp_path, "append"), spark=spark)
+    project = open_orders(tmp_path, spark, "append")
     project.run("orders", date=DAYS[0])
     before = sorted(p for p in (tmp_path / "lake").rglob("*"))
     project.run("orders", date=DAYS[0])

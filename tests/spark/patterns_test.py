@@ -1,8 +1,12 @@
 """What is particular to each pattern, on real tables."""
 
+import shutil
 from dataclasses import replace
+from datetime import date
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 import oncelake as once
@@ -13,32 +17,33 @@ from support.lakes import (
     expected_ids,
     ids,
     land,
-    make_project,
     orders_of,
     settings_of,
+    write_table,
 )
 from support.orders import open_orders, reopen_orders
 from support.variants import VARIANTS
 
-
-def project_of(tmp_path, spark, writes, function="return source", reads='once.table("bronze.orders")', driven=""):
-    make_project(
-        tmp_path,
-        f"""
-import oncelake as once
-from pyspark.sql import functions as F
-
-@once.pipeline({driven} reads={reads}, writes={writes})
-def orders(source):
-    {function}
-""",
-    )
-    return once.open(tmp_path, spark=spark)
+REGIONS = once.replace_partitions("silver.orders", by="region")
+RELOAD = once.overwrite("silver.orders")
 
 
-def bronze(tmp_path, spark, rows="(1, DATE'2024-03-14', 'EU'), (2, DATE'2024-03-15', 'US')"):
-    frame = spark.sql(f"SELECT * FROM VALUES {rows} AS t(id, day, region)")
-    frame.write.format("delta").mode("append").save(str(tmp_path / "lake" / "bronze" / "orders"))
+def opened(root, spark, writes, function=lambda source: source, reads=once.table("bronze.orders"), **driven):  # noqa: B008
+    pipeline = once.pipeline(name="orders", reads=reads, writes=writes, **driven)(function)
+    return once.Project.of(pipeline, lake=root / "lake", root=root, spark=spark)
+
+
+def bronze(root, *rows, mode="append"):
+    """Add rows of an id, a day of March and a region to the source; by default one of each region."""
+    rows = rows or ((1, 14, "EU"), (2, 15, "US"))
+    ids, days, regions = zip(*rows, strict=True)
+    days = [date(2024, 3, day) for day in days]
+    columns = {"id": pa.array(ids, pa.int64()), "day": days, "region": pa.array(regions, pa.string())}
+    write_table(root, "bronze.orders", columns, mode)
+
+
+def delete(root, rows=None):
+    DeltaTable(str(root / "lake/bronze/orders")).delete(rows)
 
 
 def only(report):
@@ -96,49 +101,45 @@ def test_an_older_reload_never_replaces_a_newer_one(tmp_path, spark):
 
 
 def test_a_pipeline_without_intervals_runs_again_only_when_its_inputs_changed(tmp_path, spark):
-    bronze(tmp_path, spark)
-    project = project_of(tmp_path, spark, 'once.overwrite("silver.orders")')
+    bronze(tmp_path)
+    project = opened(tmp_path, spark, RELOAD)
     assert (only(project.run()).outcome, only(project.run()).outcome) == ("committed", "already_done")
-    bronze(tmp_path, spark, "(3, DATE'2024-03-16', 'EU')")
+    bronze(tmp_path, (3, 16, "EU"))
     again = only(project.run())
     assert (again.outcome, again.work.generation) == ("committed", 2)
     assert ids(tmp_path) == [1, 2, 3]
 
 
 def test_replace_partitions_replaces_the_partitions_the_result_has_rows_for(tmp_path, spark):
-    bronze(tmp_path, spark)
-    pattern = 'once.replace_partitions("silver.orders", by=["region"])'
-    project = project_of(tmp_path, spark, pattern)
+    bronze(tmp_path)
+    project = opened(tmp_path, spark, REGIONS)
     project.run()
-    spark.sql(f"DELETE FROM delta.`{tmp_path}/lake/bronze/orders`")
-    bronze(tmp_path, spark, "(7, DATE'2024-03-16', 'EU'), (8, DATE'2024-03-16', NULL)")
+    bronze(tmp_path, (7, 16, "EU"), (8, 16, None), mode="overwrite")
     assert only(project.run()).outcome == "committed"
     assert ids(tmp_path) == [2, 7, 8]
-    spark.sql(f"DELETE FROM delta.`{tmp_path}/lake/bronze/orders`")
+    delete(tmp_path)
     assert only(project.run()).rows.written == 0
     assert ids(tmp_path) == [2, 7, 8]
 
 
 def test_replace_partitions_clears_declared_partitions_that_became_empty(tmp_path, spark):
-    bronze(tmp_path, spark)
-    pattern = 'once.replace_partitions("silver.orders", by="region", values=["EU", "US"])'
-    project = project_of(tmp_path, spark, pattern)
+    bronze(tmp_path)
+    pattern = once.replace_partitions("silver.orders", by="region", values=["EU", "US"])
+    project = opened(tmp_path, spark, pattern)
     project.run()
-    spark.sql(f"DELETE FROM delta.`{tmp_path}/lake/bronze/orders` WHERE region = 'US'")
+    delete(tmp_path, "region = 'US'")
     assert only(project.run()).outcome == "committed"
     assert ids(tmp_path) == [1]
-    bronze(tmp_path, spark, "(9, DATE'2024-03-16', 'ASIA')")
+    bronze(tmp_path, (9, 16, "ASIA"))
     work = only(project.run())
     assert (work.code, "ASIA" in work.error) == (RowsOutsideSlice.code, True)
     assert ids(tmp_path) == [1]
 
 
 def test_replace_partitions_refuses_a_table_that_is_not_partitioned_so(tmp_path, spark):
-    bronze(tmp_path, spark)
-    spark.read.format("delta").load(str(tmp_path / "lake/bronze/orders")).write.format("delta").save(
-        str(tmp_path / "lake/silver/orders")
-    )
-    project = project_of(tmp_path, spark, 'once.replace_partitions("silver.orders", by="region")')
+    bronze(tmp_path)
+    shutil.copytree(tmp_path / "lake/bronze/orders", tmp_path / "lake/silver/orders")
+    project = opened(tmp_path, spark, REGIONS)
     assert only(project.run()).code == NotPartitioned.code
     assert ids(tmp_path) == [1, 2]
 
@@ -157,36 +158,26 @@ NASTY = [
 
 
 def test_partition_values_that_look_like_sql_touch_only_their_own_partition(tmp_path, spark):
-    frame = spark.createDataFrame([(i, value) for i, value in enumerate(NASTY)], "id long, region string")
-    frame.withColumn("day", F.lit("2024-03-14").cast("date")).write.format("delta").save(
-        str(tmp_path / "lake/bronze/orders")
-    )
-    project = project_of(tmp_path, spark, 'once.replace_partitions("silver.orders", by="region")')
+    bronze(tmp_path, *((number, 14, value) for number, value in enumerate(NASTY)))
+    project = opened(tmp_path, spark, REGIONS)
     assert only(project.run()).outcome == "committed"
     assert ids(tmp_path) == list(range(len(NASTY)))
-    spark.sql(f"DELETE FROM delta.`{tmp_path}/lake/bronze/orders` WHERE id <> 6")
-    spark.sql(f"UPDATE delta.`{tmp_path}/lake/bronze/orders` SET id = 600")
+    bronze(tmp_path, (600, 14, NASTY[6]), mode="overwrite")
     assert only(project.run()).outcome == "committed"
     assert ids(tmp_path) == sorted([*(i for i in range(len(NASTY)) if i != 6), 600])
     assert not (tmp_path / "etc").exists()
 
 
-def test_a_share_keeps_to_its_own_rows(tmp_path, spark):
-    bronze(tmp_path, spark, "(1, DATE'2024-03-14', 'EU'), (2, DATE'2024-03-14', 'US')")
-    make_project(
-        tmp_path,
-        "import oncelake as once\n"
-        + "".join(
-            f"""
-@once.pipeline(every="day", start="2024-03-14", reads=once.table("bronze.orders", time="day"),
-               writes=once.replace_interval("silver.orders", time="day", within={{"region": {region!r}}}))
-def {region.lower()}(source):
-    return source.where("region = {region!r}")
-"""
-            for region in ("EU", "US")
-        ),
-    )
-    project = once.open(tmp_path, spark=spark)
+def test_pipelines_within_a_region_keep_to_their_own_rows(tmp_path, spark):
+    bronze(tmp_path, (1, 14, "EU"), (2, 14, "US"))
+    reads = once.table("bronze.orders", time="day")
+
+    def within(region):
+        pattern = once.replace_interval("silver.orders", time="day", within={"region": region})
+        declared = once.pipeline(name=region, every="day", start="2024-03-14", reads=reads, writes=pattern)
+        return declared(lambda source: source.where(F.col("region") == region))
+
+    project = once.Project.of(within("EU"), within("US"), lake=tmp_path / "lake", spark=spark)
     assert project.run(date="2024-03-14").outcome == "done"
     assert ids(tmp_path) == [1, 2]
 
@@ -204,10 +195,10 @@ def test_a_table_is_created_as_declared(tmp_path, spark, layout, action):
 
 
 def test_several_targets_are_written_from_the_same_pins(tmp_path, spark, monkeypatch):
-    bronze(tmp_path, spark)
-    function = 'return {"silver.a": source, "silver.b": source}'
-    writes, reads = '[once.append("silver.a"), once.append("silver.b")]', 'once.table("bronze.orders", time="day")'
-    project = project_of(tmp_path, spark, writes, function, reads, 'every="day", start="2024-03-14",')
+    bronze(tmp_path)
+    writes, reads = [once.append("silver.a"), once.append("silver.b")], once.table("bronze.orders", time="day")
+    both = lambda source: {"silver.a": source, "silver.b": source}  # noqa: E731
+    project = opened(tmp_path, spark, writes, both, reads, every="day", start="2024-03-14")
     from oncelake.patterns.append import Append
 
     real = Append.write
@@ -220,29 +211,28 @@ def test_several_targets_are_written_from_the_same_pins(tmp_path, spark, monkeyp
     monkeypatch.setattr(Append, "write", fails_for_b)
     assert [w.outcome for w in project.run(date="2024-03-14").works] == ["committed", "failed"]
     monkeypatch.undo()
-    bronze(tmp_path, spark, "(3, DATE'2024-03-14', 'EU')")
+    bronze(tmp_path, (3, 14, "EU"))
     # The run finishes what was begun, from the version the first target was written from.
     assert [w.outcome for w in project.run(date="2024-03-14").works] == ["already_done", "committed"]
     assert (ids(tmp_path, "silver.a"), ids(tmp_path, "silver.b")) == ([1], [1])
 
 
-@pytest.mark.parametrize("columns", ['source.drop("region")', 'source.withColumn("new", F.lit(1))'])
-def test_other_columns_than_the_table_has_are_refused(tmp_path, spark, columns):
-    bronze(tmp_path, spark)
-    project_of(tmp_path, spark, 'once.overwrite("silver.orders")').run()
-    bronze(tmp_path, spark, "(3, DATE'2024-03-16', 'EU')")
-    work = only(project_of(tmp_path, spark, 'once.overwrite("silver.orders")', f"return {columns}").run())
-    assert work.code == WrongColumns.code
-    assert ids(tmp_path) == [1, 2]
-
-
-def test_another_type_than_the_table_has_is_refused(tmp_path, spark):
-    bronze(tmp_path, spark)
-    project_of(tmp_path, spark, 'once.overwrite("silver.orders")').run()
-    bronze(tmp_path, spark, "(3, DATE'2024-03-16', 'EU')")
-    function = 'return source.withColumn("id", F.lit("x"))'
-    work = only(project_of(tmp_path, spark, 'once.overwrite("silver.orders")', function).run())
+@pytest.mark.parametrize(
+    ("function", "code"),
+    [
+        (lambda source: source.drop("region"), WrongColumns.code),
+        (lambda source: source.withColumn("new", F.lit(1)), WrongColumns.code),
+        (lambda source: source.withColumn("id", F.lit("x")), None),
+    ],
+    ids=["a column less", "a column more", "another type"],
+)
+def test_other_columns_or_types_than_the_table_has_are_refused(tmp_path, spark, function, code):
+    bronze(tmp_path)
+    opened(tmp_path, spark, RELOAD).run()
+    bronze(tmp_path, (3, 16, "EU"))
+    work = only(opened(tmp_path, spark, RELOAD, function).run())
     assert work.outcome == "failed"
+    assert code is None or work.code == code
     assert ids(tmp_path) == [1, 2]
 
 

@@ -1,14 +1,15 @@
-"""A range is computed at once only where that is the same as interval by interval."""
+"""A range is computed in one pass only where that is the same as interval by interval."""
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 import oncelake as once
 from oncelake.running.rowwise import rowwise
-from support.lakes import commits, make_project, rows
+from support.lakes import commits, rows, write_table
 
 DAY = timedelta(days=1)
 
@@ -76,43 +77,36 @@ def test_the_job_group_of_the_caller_is_left_as_it_was(spark, source):
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
 
 
-PIPELINE = """
-import oncelake as once
-from pyspark.sql import functions as F
+def backfilled(root, spark, every, zone, time, column):
+    @once.pipeline(
+        every=every,
+        start="2024-03-25",
+        timezone=zone,
+        reads=once.table("raw", time="at"),
+        writes=once.replace_interval("t", time=time),
+    )
+    def orders(rows):
+        return rows.selectExpr("id", column)
 
-@once.pipeline(
-    every="{every}", start="2024-03-25", timezone="{zone}", reads=once.table("raw", time="at"),
-    writes=once.replace_interval("t", time="{time}"),
-)
-def orders(rows):
-    return rows.select("id", {columns})
-"""
-
-
-def backfilled(root, spark, **parts):
-    make_project(root, PIPELINE.format(**parts))
-    path = str(root / "lake" / "raw")
-    hours = spark.range(24 * 14).selectExpr("id", "timestamp_micros(1711324800000000 + id * 3600000000) AS at")
-    hours.write.format("delta").save(path)
-    return once.open(root, spark=spark).run("orders", start="2024-03-25", end="2024-04-07")
+    hours = [datetime(2024, 3, 25, tzinfo=UTC) + timedelta(hours=number) for number in range(24 * 14)]
+    write_table(root, "raw", {"id": range(len(hours)), "at": pa.array(hours, pa.timestamp("us", "UTC"))})
+    project = once.Project.of(orders, lake=root / "lake", root=root, spark=spark)
+    return project.run("orders", start="2024-03-25", end="2024-04-07")
 
 
 @pytest.mark.parametrize(
-    ("every", "time", "columns"),
-    [("day", "at", '"at"'), ("day", "day", 'F.to_date("at").alias("day")'), ("hour", "at", '"at"')],
+    ("every", "time", "column"), [("day", "at", "at"), ("day", "day", "to_date(at) AS day"), ("hour", "at", "at")]
 )
-def test_a_range_at_once_over_a_change_of_the_clocks(tmp_path, spark, every, time, columns):
-    report = backfilled(tmp_path, spark, every=every, zone="Europe/Berlin", time=time, columns=columns)
+def test_a_range_in_one_pass_over_a_change_of_the_clocks(tmp_path, spark, every, time, column):
+    report = backfilled(tmp_path, spark, every, "Europe/Berlin", time, column)
     assert report.outcome == "done"
     assert commits(tmp_path, "t") == len(report.works) == 1
     assert len(rows(tmp_path, "t")) == 13 * 24 - 1 - 1  # the lake begins at 01:00 of the first day
 
 
 def test_rows_that_move_to_another_day_are_refused_as_they_would_be_alone(tmp_path, spark):
-    columns = (
-        """F.when(F.col("id") == 100, F.col("at") + F.expr("INTERVAL 1 DAY")).otherwise(F.col("at")).alias("at")"""
-    )
-    report = backfilled(tmp_path, spark, every="day", zone="UTC", time="at", columns=columns)
+    moved = "CASE WHEN id = 100 THEN at + INTERVAL 1 DAY ELSE at END AS at"
+    report = backfilled(tmp_path, spark, "day", "UTC", "at", moved)
     (failed,) = [work for work in report.works if work.outcome != "committed"]
     assert (failed.slice, failed.code) == ("[2024-03-29, 2024-03-30)", "rows_outside_slice")
     days = {dict(row)["at"][:10] for row in rows(tmp_path, "t")}

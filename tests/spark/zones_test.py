@@ -1,20 +1,11 @@
 """Days of a zone, with rows around the hours the clocks change."""
 
-import json
-
-import oncelake as once
-from support.lakes import ids, make_project, rows, settings_of
-
-PIPELINE = """
-import oncelake as once
 from pyspark.sql import functions as F
 
-@once.pipeline(every="day", start="2024-03-30", timezone="Europe/Berlin",
-               reads=once.files("landing/{start:%Y-%m-%d}/*.json", schema="id long, at timestamp"),
-               writes=once.replace_interval("silver.orders", time=TIME))
-def orders(files):
-    return files.withColumn("day", F.to_date("at"))
-"""
+import oncelake as once
+from support.lakes import ids, land, rows, settings_of
+from support.orders import FILES
+
 # The day of 23 hours, and the instants on both sides of its two midnights.
 LANDED = {
     "2024-03-30": [(1, "2024-03-30T12:00:00Z"), (2, "2024-03-30T22:59:59Z")],
@@ -32,12 +23,19 @@ LATE = {
 
 
 def berlin(root, spark, time, days=LANDED):
-    make_project(root, PIPELINE.replace("TIME", repr(time)))
+    @once.pipeline(
+        every="day",
+        start="2024-03-30",
+        timezone="Europe/Berlin",
+        reads=once.files(FILES, schema="id long, at timestamp"),
+        writes=once.replace_interval("silver.orders", time=time),
+    )
+    def orders(files):
+        return files.withColumn("day", F.to_date("at"))
+
     for day, landed in days.items():
-        folder = root / "landing" / day
-        folder.mkdir(parents=True)
-        (folder / "rows.json").write_text("".join(json.dumps({"id": i, "at": at}) + "\n" for i, at in landed))
-    return once.open(root, spark=spark)
+        land(root, day, [{"id": number, "at": at} for number, at in landed])
+    return once.Project.of(orders, lake=root / "lake", root=root, spark=spark)
 
 
 def test_a_day_of_23_hours_holds_exactly_its_rows(tmp_path, spark):

@@ -5,7 +5,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
 
 from support.variants import VARIANTS, Variant
 
@@ -59,6 +60,13 @@ def land_days(root: Path) -> None:
     """Land the orders of the three days."""
     for day in DAYS:
         land(root, day, orders_of(day))
+
+
+def write_table(root: Path, table: str, columns: dict[str, Any], mode: str = "append", **options: Any) -> None:
+    """Write a table of the lake without Spark: for what a test only reads."""
+    path = root / "lake" / Path(*table.split("."))
+    path.mkdir(parents=True, exist_ok=True)
+    write_deltalake(str(path), pa.table(columns), mode=mode, **options)
 
 
 def rows(root: Path, table: str = "silver.orders") -> Counter:

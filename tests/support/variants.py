@@ -114,9 +114,9 @@ def sample(things: Sequence[str], count: int, *names: str) -> set[str]:
     return set(Random(number_of(*names)).sample(things, min(count, len(things))))
 
 
-def sampled(things: Sequence[str], count: int, *names: str) -> list[Any]:
-    """Return everything as parameters of a test, all but a sample of so many marked as long."""
-    chosen = sample(things, count, *names)
+def sampled(things: Sequence[str], count: int, *names: str, always: Sequence[str] = ()) -> list[Any]:
+    """Return everything as parameters of a test, all but a sample and what is always tried marked as long."""
+    chosen = {*always, *sample([each for each in things if each not in always], count, *names)}
     return [pytest.param(each, marks=[] if each in chosen else [pytest.mark.long], id=each) for each in things]
 
 
