@@ -27,7 +27,7 @@ from oncelake.operations.history import HistoryEntry, history_entry
 from oncelake.operations.status import StatusInputs, TargetStatus, target_status
 from oncelake.patterns import PATTERNS
 from oncelake.planning.lake_state import read_lake_state
-from oncelake.planning.plan import make_plan, select_pipelines
+from oncelake.planning.plan import make_plan, scope_pipelines, select_pipelines
 from oncelake.planning.scope import scope_of
 from oncelake.planning.writers import Identity
 from oncelake.sources import SOURCES
@@ -198,7 +198,7 @@ class Project:
     def repair(self, target: str, keys: Iterable[str], keep: Iterable[str] = (), dry_run: bool = False) -> Repair:
         """Remove duplicate rows of a key in one commit. Rows that differ are removed only if `keep` ranks them."""
         from oncelake.keyed.repair import repair_duplicates
-        from oncelake.running.commit import Claim, with_retries
+        from oncelake.running.commit import Claim, commit_once
 
         table, keys = self.lake.table(target), tuple(keys)
         require_log(table)  # a table that does not exist needs no session
@@ -208,12 +208,12 @@ class Project:
         def act() -> Repair:
             return repair_duplicates(session, require_log(table), keys, tuple(keep), dry_run)
 
-        return with_retries(act, claim, self.settings.lock_timeout)
+        return commit_once(act, claim, self.settings.lock_timeout)
 
     def restore(self, target: str, to: int, dry_run: bool = False) -> Restore:
         """Restore an older version of a table. The works that this undoes are requested again."""
         from oncelake.operations.restore import apply_restore, plan_restore
-        from oncelake.running.commit import Claim, Conflict, with_retries
+        from oncelake.running.commit import Claim, Conflict, commit_once
 
         table = self.lake.table(target)
 
@@ -229,7 +229,7 @@ class Project:
             return replace(planned, version=log.version)
 
         claim = Claim([table], f"restore to {to}", f"oncelake restore {target} --to {to}")
-        return with_retries(act, claim, self.settings.lock_timeout)
+        return commit_once(act, claim, self.settings.lock_timeout)
 
     def rebuild(
         self, target: str, dry_run: bool = False, now: datetime | None = None, listener: Listener | None = None
@@ -270,6 +270,8 @@ class Project:
         return self._spark
 
     def _plan(self, request: Request, failed: Mapping[str, list[Interval]] | None = None) -> Plan:
+        # Faults of usage are found before anything is read.
+        scope_pipelines(self.pipelines, request)
         chosen = select_pipelines(self.pipelines, request.names)
         known = read_lake_state(self.pipelines, chosen, self.lake, request, failed or {})
         return make_plan(self.pipelines, known, request, self._identity())
@@ -309,8 +311,9 @@ class Project:
         """Return the intervals whose last attempt failed, by pipeline."""
         failed: dict[str, list[Interval]] = {}
         for entry in self._ledger().failures():
+            failed.setdefault(entry["pipeline"], [])
             if entry["start"]:
-                failed.setdefault(entry["pipeline"], []).append(parse_interval(f"{entry['start']}..{entry['end']}"))
+                failed[entry["pipeline"]].append(parse_interval(f"{entry['start']}..{entry['end']}"))
         return failed
 
 

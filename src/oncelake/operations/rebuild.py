@@ -28,7 +28,7 @@ from oncelake.model.slices import Slice, Whole
 from oncelake.model.work import FAILED, STALE, Plan, Planned, Report, Request, Work
 from oncelake.planning.lake_state import read_lake_state
 from oncelake.planning.plan import make_plan
-from oncelake.running.commit import Claim, with_retries
+from oncelake.running.commit import Claim, commit_once
 from oncelake.running.context import RunContext
 from oncelake.running.execute import execute
 from oncelake.storage.objects import remove_folder
@@ -104,7 +104,7 @@ class Rebuilding:
         failpoint("replayed")
         table = self.context.lake.table(self.target)
         claim = Claim([table], f"rebuild {self.target}", f"oncelake rebuild {self.target}")
-        rebuilt = with_retries(lambda: self._replace(planned, staging), claim, self.context.lock_timeout)
+        rebuilt = commit_once(lambda: self._replace(planned, staging), claim, self.context.lock_timeout)
         if rebuilt is None:
             # Another work was committed meanwhile: replay it too.
             return self.apply()

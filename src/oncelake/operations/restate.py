@@ -19,7 +19,7 @@ from oncelake.model.intervals import Interval, covers
 from oncelake.model.markers import Marker, restate_app_id
 from oncelake.model.slices import Slice, Whole
 from oncelake.planning.in_order import out_of_order
-from oncelake.running.commit import Claim, with_retries
+from oncelake.running.commit import Claim, commit_once
 from oncelake.running.context import RunContext
 from oncelake.running.invocation import find_invocation
 
@@ -187,7 +187,7 @@ def request_restate(request: RestateRequest, context: RunContext) -> None:
             raise WriteFailed(target=request.target, problem=one_line(error), pipeline=request.pipeline) from error
 
     doing = f"{request.pipeline} restate {request.slice}"
-    with_retries(act, Claim([table], doing, f"oncelake restate {request.pipeline}"), context.lock_timeout)
+    commit_once(act, Claim([table], doing, f"oncelake restate {request.pipeline}"), context.lock_timeout)
     failpoint("requested")
 
 

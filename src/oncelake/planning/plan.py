@@ -25,23 +25,10 @@ def make_plan(
 ) -> Plan:
     """Return the works of the request, upstream first and oldest first, each with what would happen and why."""
     identity = identity or Identity(frozenset(pipelines))
-    chosen, inputs = select_pipelines(pipelines, request.names), PlanInputs(pipelines, known, request)
-    scopes: list[Scope] = []
+    inputs = PlanInputs(pipelines, known, request)
+    scoped, notes = scope_pipelines(pipelines, request)
     items: list[Planned] = []
-    notes: list[str] = []
-    unfit: list[BadRange] = []
-    for pipeline in chosen:
-        try:
-            scope, note = scope_of(pipeline, request)
-        except BadRange as error:
-            # Of all pipelines some may start later or have a coarser grid; of those named each was meant.
-            if request.names or len(chosen) == 1:
-                raise
-            unfit.append(error)
-            notes.append(f"left out: {error.message}")
-            continue
-        scopes.append(scope)
-        notes += [note] if note else []
+    for pipeline, scope in scoped:
         planned = list(_planned(pipeline, scope, items, inputs))
         if request.newest_first and is_ordered(pipeline):
             notes.append(
@@ -52,11 +39,34 @@ def make_plan(
         notes += check_writers(pipeline, planned, known.logs, identity)
         notes += _notes(pipeline, planned, known)
         items += planned
-    if unfit and not scopes:
-        raise unfit[0]
     items, left = _limit(items, inputs)
     notes += [f"--limit {request.limit}: {left:,} more are left for another run"] if left else []
-    return Plan(tuple(scopes), tuple(items), tuple(notes))
+    return Plan(tuple(scope for _, scope in scoped), tuple(items), tuple(notes))
+
+
+def scope_pipelines(
+    pipelines: Mapping[str, Pipeline], request: Request
+) -> tuple[list[tuple[Pipeline, Scope]], list[str]]:
+    """Return how much of each pipeline a request covers, with notes; raise BadRange if it fits none. Reads nothing."""
+    chosen = select_pipelines(pipelines, request.names)
+    scoped: list[tuple[Pipeline, Scope]] = []
+    notes: list[str] = []
+    unfit: list[BadRange] = []
+    for pipeline in chosen:
+        try:
+            scope, note = scope_of(pipeline, request)
+        except BadRange as error:
+            # Of all pipelines some may start later or have a coarser grid; of those named each was meant.
+            if request.names or len(chosen) == 1 or error.facts.get("for_all"):
+                raise
+            unfit.append(error)
+            notes.append(f"left out: {error.message}")
+            continue
+        scoped.append((pipeline, scope))
+        notes += [note] if note else []
+    if unfit and not any(pipeline.grid for pipeline, _ in scoped):
+        raise unfit[0]
+    return scoped, notes
 
 
 def select_pipelines(pipelines: Mapping[str, Pipeline], names: Iterable[str]) -> list[Pipeline]:

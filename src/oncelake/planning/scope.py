@@ -32,7 +32,7 @@ def _span(name: str, grid: Grid, first: datetime, request: Request) -> tuple[dat
         end = over if request.end is None else _parse_boundary(name, grid, "--to", request.end)
         if request.start is not None and request.end is not None and end <= start:
             problem = f"--to {request.end} is not after --from {request.start} (--to is exclusive)"
-            raise BadRange(problem=problem, next=f"oncelake plan {name} --from {request.start} --to …")
+            raise BadRange(problem=problem, next=f"oncelake plan {name} --from {request.start} --to …", for_all=True)
     if (request.date or request.start) and start < first:
         first_day = first.astimezone(grid.cell(first).local_start.tzinfo).date()
         problem = f"{request.date or request.start} is before the start of {name} ({first_day})"
@@ -63,7 +63,7 @@ def _parse_boundary(name: str, grid: Grid, option: str, text: str) -> datetime:
         grid.after(grid.floor(instant))
     except (ValueError, OverflowError) as error:
         problem = f"{option} {text!r} is not a date (like 2024-03-15 or 2024-03-15T06:00)"
-        raise BadRange(problem=problem, next=f"oncelake plan {name}") from error
+        raise BadRange(problem=problem, next=f"oncelake plan {name}", for_all=True) from error
     if not grid.is_boundary(instant):
         cell = grid.cell(instant)
         problem = f"{option} {text} is off the grid of {name} (every {grid.every}): it lies inside {cell}"

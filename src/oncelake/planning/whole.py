@@ -9,12 +9,14 @@ from oncelake.declare.pipelines import Pipeline
 from oncelake.model.contracts import Log, Pattern
 from oncelake.model.markers import restate_app_id
 from oncelake.model.slices import Whole
-from oncelake.model.work import DONE, RESTATED, Planned, Work
+from oncelake.model.work import DONE, FAILED_BEFORE, RESTATED, Planned, Work
 from oncelake.planning.inputs import PlanInputs
 
 
 def plan_whole(pipeline: Pipeline, earlier: list[Planned], inputs: PlanInputs) -> Iterator[Planned]:
     """Return the work of every target, as far as the request is for it."""
+    if inputs.request.only == FAILED_BEFORE and pipeline.name not in inputs.known.failed:
+        return
     changing = any(item.action == "run" and item.work.target in pipeline.reads_tables for item in earlier)
     pins = None if changing else inputs.known.pins.get(pipeline.name)
     for pattern in pipeline.writes:

@@ -25,7 +25,7 @@ from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval
 from oncelake.model.slices import count_cells, parse_slice
 from oncelake.model.work import Outcome, Rows, Work
-from oncelake.running.commit import Claim, Retryable, make_facts, make_writing, with_retries, write_once
+from oncelake.running.commit import Claim, Retryable, commit_once, make_facts, make_writing, write_once
 from oncelake.running.commit_state import CommitState, commit_state
 from oncelake.running.context import RunContext
 from oncelake.running.transform import SchemasDiffer, SliceFrame, call_transform, unite
@@ -83,7 +83,7 @@ class _Attempt:
                 cancel(session)
                 raise
 
-        return with_retries(act, self._claim(), self.context.lock_timeout)
+        return commit_once(act, self._claim(), self.context.lock_timeout)
 
     def fail(self, error: OncelakeError) -> None:
         """Give every work without an outcome the error's, with what is committed for whoever reads it."""
@@ -99,7 +99,8 @@ class _Attempt:
             f"{self.pipeline.name} {slice_}",
             f"oncelake run {self.pipeline.name}",
             lambda: all(self._state(work).done for work in self.works),
-            lambda *told: self.context.notify(Retrying(self.context.run, self.works[0], *told)),
+            lambda *facts: self.context.notify(Retrying(self.context.run, self.works[0], *facts)),
+            self.works[0].target,
         )
 
     def _commit(self, session: Any, make_pins: Callable[[], Pins]) -> SplitRange | None:

@@ -48,18 +48,18 @@ def split_by_upstream(
         blocked = _blocked(pipeline, failed.pipeline, failed.target, failed.slice)
         touched = _touched(failed, slice_, pipeline)
         if touched == slice_:
-            yield works, blocked
+            yield waiting, blocked
             return
         if isinstance(touched, Interval):
             parts += [(part, blocked) for part in subtract([touched], subtract([touched], left))]
             left = subtract(left, [touched])
     parts += [(part, None) for part in left] if isinstance(slice_, Interval) else [(slice_, None)]
     for part, reason in sorted(parts, key=lambda found: found[0].text):
-        cut = isinstance(part, Interval) and part != slice_
-        yield (
-            [restrict(work, part, pipeline) for work in works] if cut and isinstance(part, Interval) else works,
-            reason,
-        )
+        # Targets that are done are not blocked.
+        chosen = waiting if reason else works
+        if isinstance(part, Interval) and part != slice_:
+            chosen = [restrict(work, part, pipeline) for work in chosen]
+        yield chosen, reason
 
 
 def _failed_before(pipeline: Pipeline, items: Sequence[Planned], earlier: Sequence[Outcome]) -> EarlierNotDone | None:

@@ -63,6 +63,8 @@ class Claim:
     retry_with: str
     done: Callable[[], bool] = lambda: False
     retrying: Callable[[int, float, str], None] = lambda *_: None
+    # The target to name in an error, where the run holds the locks and the claim has no tables of its own.
+    target: str = ""
 
 
 class Retryable(Exception):
@@ -77,8 +79,11 @@ class Transient(Retryable):
     """An executor was lost, or a store did not answer in time."""
 
 
-def with_retries(act: Callable[[], T], claim: Claim, lock_timeout: float) -> T:
-    """Hold the locks of the tables and act; back off and retry while another writer is faster, a bounded number of times."""
+def commit_once(act: Callable[[], T], claim: Claim, lock_timeout: float) -> T:
+    """Hold the locks of the tables and act, which asks the log, commits and asks again; retry with backoff, bounded.
+
+    The only loop that locks, backs off and retries: `run`, `once.write`, restate, repair, restore and rebuild use it.
+    """
     number = 0
     while True:
         number += 1
@@ -98,7 +103,7 @@ def with_retries(act: Callable[[], T], claim: Claim, lock_timeout: float) -> T:
             time.sleep(seconds)
 
 
-def commit_once(
+def write_work(
     work: Work, make_frame: MakeFrame, pattern: Pattern, table: Table, context: RunContext, declared: Declared
 ) -> Outcome:
     """Commit one work exactly once, and return from evidence whether this call did it or it was done already."""
@@ -113,7 +118,7 @@ def commit_once(
     begun = time.monotonic()
     again = f"call once.write again; it is safe: work {work.pipeline} {work.slice} is written once"
     claim = Claim([table], f"{work.pipeline} {work.slice}", again, lambda: commit_state(work, table).done)
-    return replace(with_retries(act, claim, context.lock_timeout), seconds=time.monotonic() - begun)
+    return replace(commit_once(act, claim, context.lock_timeout), seconds=time.monotonic() - begun)
 
 
 def write_once(frame: DataFrame, pattern: Pattern, writing: Writing) -> Outcome:
@@ -182,7 +187,7 @@ def _retryable(error: Exception) -> Retryable | None:
 
 
 def _gave_up(error: Retryable, claim: Claim) -> OncelakeError:
-    target = claim.tables[0].name
+    target = claim.target or claim.tables[0].name
     if isinstance(error, Conflict):
         return TableBusy(target=target, holder=str(error), again=claim.retry_with)
     return WriteFailed(target=target, problem=f"{error} ({TRIES} tries)", pipeline=claim.doing.partition(" ")[0])

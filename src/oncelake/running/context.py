@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,6 +14,8 @@ from oncelake.model.events import Event, Warned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger("oncelake")
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class RunContext:
             except Exception as error:  # noqa: BLE001  whatever it raised
                 if id(listener) not in self.failing:
                     self.failing.add(id(listener))
-                    warnings.warn(f"{type(listener).__name__} failed on {type(event).__name__}: {error}", stacklevel=2)
+                    _log.warning("%s failed on %s: %s", type(listener).__name__, type(event).__name__, error)
 
     def warn(self, text: str) -> None:
         """Tell every listener something worth knowing that stops nothing."""

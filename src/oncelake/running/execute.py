@@ -25,6 +25,15 @@ from oncelake.spark.jobs import parallel_bytes
 from oncelake.spark.session import cancel
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while a range was bisected: what has ended by then, and the works in progress."""
+
+    def __init__(self, ended: list[Outcome], works: list[Work]) -> None:
+        """Keep both for the report."""
+        super().__init__()
+        self.ended, self.works = ended, works
+
+
 def execute(plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext) -> Report:
     """Do what is not done, in the order of the plan, and report every work."""
     context.notify(RunPlanned(context.run, plan))
@@ -43,8 +52,12 @@ def _execute(plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext)
                 outcomes += _run_slices(slices, outcomes, pipelines, context)
                 if any(outcome.stops_run for outcome in outcomes):
                     return Report(context.run, tuple(outcomes))
-            except KeyboardInterrupt:
-                outcomes += _after_interrupt([item for items in slices for item in items], context)
+            except KeyboardInterrupt as interrupt:
+                works = [item.work for items in slices for item in items]
+                if isinstance(interrupt, Interrupted):
+                    outcomes += interrupt.ended
+                    works = interrupt.works
+                outcomes += _after_interrupt(works, context)
                 return Report(context.run, tuple(outcomes), interrupted=True)
     return Report(context.run, tuple(outcomes))
 
@@ -103,7 +116,10 @@ def _run_slices(
         try:
             hold(Claim(tables, doing, f"oncelake run {pipeline.name}"), held, context.lock_timeout)
         except TableBusy as busy:
-            return _ended([failure_of(work, busy) for work in works], context, attempted=False)
+            items = [item for items in slices for item in items]
+            done = [_skipped(item, context) for item in items if item.action == "skip"]
+            left = [failure_of(item.work, busy) for item in items if item.action != "skip"]
+            return _ended(done, context, attempted=False) + _ended(left, context, attempted=False)
         context = replace(context, held=frozenset(pipeline.writes_tables))
         with ThreadPoolExecutor(len(slices)) as pool:
             futures = [pool.submit(run_slice, pipeline, items, earlier, context) for items in slices]
@@ -137,7 +153,10 @@ def _attempt_bisecting(pipeline: Pipeline, works: list[Work], context: RunContex
     while waiting:
         current = waiting.pop(0)
         context.notify(WorkStarted(context.run, tuple(current)))
-        result = attempt(pipeline, current, context)
+        try:
+            result = attempt(pipeline, current, context)
+        except KeyboardInterrupt as interrupt:
+            raise Interrupted(ended, current) from interrupt
         outcomes = [] if isinstance(result, SplitRange) else result
         parts = halve(current, outcomes, pipeline)
         split = {work.target for work in parts[0]} if parts else set()
@@ -169,10 +188,10 @@ def _skipped(item: Planned, context: RunContext) -> Outcome:
     return CommitState(done=True, commit=commit).outcome(item.work)
 
 
-def _after_interrupt(items: list[Planned], context: RunContext) -> Iterator[Outcome]:
-    """Say what is committed of the works that were under way."""
-    for item in items:
-        state = commit_state(item.work, context.lake.table(item.work.target))
+def _after_interrupt(works: list[Work], context: RunContext) -> Iterator[Outcome]:
+    """Yield the outcomes of the works in progress that are committed."""
+    for work in works:
+        state = commit_state(work, context.lake.table(work.target))
         if state.done:
             same_run = state.commit is not None and state.commit.facts.get("run") == context.run
-            yield replace(state.outcome(item.work), outcome=COMMITTED if same_run else ALREADY_DONE)
+            yield replace(state.outcome(work), outcome=COMMITTED if same_run else ALREADY_DONE)

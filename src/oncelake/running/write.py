@@ -15,7 +15,7 @@ from oncelake.model.intervals import Grid, Interval
 from oncelake.model.slices import Named, Slice
 from oncelake.model.source_location import declared_at
 from oncelake.model.work import COMMITTED, Outcome, Work
-from oncelake.running.commit import commit_once
+from oncelake.running.commit import write_work
 from oncelake.running.commit_state import requested_generation
 from oncelake.running.context import RunContext
 from oncelake.storage.paths import is_local, local_path
@@ -56,7 +56,7 @@ def write(
     if (log := table.log()) is not None and (requested := requested_generation(todo, log)) > generation:
         # A restore took its rows out: the same call writes them again, in the generation that the restore requested.
         todo = replace(todo, generation=requested, marker=pattern.marker(pipeline, slice_, requested))
-    outcome = commit_once(todo, lambda: frame, pattern, table, context, call)
+    outcome = write_work(todo, lambda: frame, pattern, table, context, call)
     if outcome.outcome == COMMITTED and pattern.compacts:
         compact_if_due(table, context.session, warnings.warn)
     return outcome
