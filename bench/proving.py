@@ -37,7 +37,7 @@ def _time_states(root):
         starts.append((case.scenario, time.perf_counter()))
 
     with Prover() as prover:
-        verdict = prover.prove(root, "orders", told=on_case, start=DAYS[0][0], end=DAYS[1][1], **STATES_ONLY)
+        verdict = prover.prove(root, "orders", on_case=on_case, start=DAYS[0][0], end=DAYS[1][1], **STATES_ONLY)
     assert verdict.verdict == "proven"
     first = next(at for scenario, at in starts if scenario == "crash")
     after = next(at for (before, _), (scenario, at) in pairwise(starts) if before == "crash" != scenario)

@@ -17,11 +17,12 @@ from oncelake.declare.pipelines import Pipeline
 from oncelake.declare.settings import Settings
 from oncelake.delta.log import read_log
 from oncelake.delta.tables import Lake, require_log
-from oncelake.errors import UnknownTarget
+from oncelake.errors import BadDeclaration, UnknownTarget
 from oncelake.errors.base import did_you_mean
 from oncelake.model.contracts import Listener, Log
 from oncelake.model.events import Warned
 from oncelake.model.intervals import Interval, parse_interval
+from oncelake.model.source_location import declared_at
 from oncelake.model.work import FAILED_BEFORE, LATE, RESTATED, STALE, Plan, Report, Request
 from oncelake.operations.history import HistoryEntry, history_entry
 from oncelake.operations.status import StatusInputs, TargetStatus, target_status
@@ -65,6 +66,7 @@ class Project:
         """Load the project in a folder. A session passed as `spark` is used and its settings are not changed."""
         self.profile = profile or os.environ.get("ONCELAKE_PROFILE")
         loaded = load_project(Path(root), self.profile, SOURCES, PATTERNS)
+        self.has_folder = True
         self._set_up(loaded.settings, loaded.pipelines, spark)
 
     @classmethod
@@ -76,7 +78,10 @@ class Project:
         Relative paths of file sources start at `root`.
         """
         project = cls.__new__(cls)
-        project.profile = None
+        project.profile, project.has_folder = None, False
+        for pipeline in pipelines:
+            if not isinstance(pipeline, Pipeline):
+                raise BadDeclaration(where=declared_at(), problem=f"Project.of takes pipelines, not {pipeline!r}")
         place = str(lake) if "://" in str(lake) else str(Path(lake).expanduser().resolve())
         project._set_up(Settings(Path(root).resolve(), place), sort_upstream_first(pipelines), spark)  # noqa: SLF001  of its own class
         return project

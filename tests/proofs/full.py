@@ -26,7 +26,7 @@ def main(names):
     with Prover() as prover, tempfile.TemporaryDirectory() as folder:
         for number, name in enumerate(names or VARIANTS):
             root = orders_project(Path(folder) / str(number), name)
-            verdict = prover.prove(root, "orders", told=_told(name), start=DAYS[0], end=DAYS[2], **EFFORT)
+            verdict = prover.prove(root, "orders", on_case=_told(name), start=DAYS[0], end=DAYS[2], **EFFORT)
             documents[name] = verdict.document()
             told = verdict.violation.story if verdict.violation else f"{verdict.states} states"
             print(f"\r{name}: {verdict.verdict}, {told}, {verdict.seconds:.0f} s", flush=True)

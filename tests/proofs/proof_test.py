@@ -78,7 +78,7 @@ def test_real_kills_and_a_zombie_leave_what_the_images_show(tmp_path, prover, ki
     root, tried = orders_project(tmp_path, "append"), []
     effort = {"points": 1, "kills": kills, "zombies": 1, "scenarios": ("crash", "kill", "zombie"), "date": DAYS[0]}
     told = lambda case, *_: tried.append(case.id)  # noqa: E731
-    verdict = prover.prove(root, "orders", told=told, seed=number_of("kills"), **effort)
+    verdict = prover.prove(root, "orders", on_case=told, seed=number_of("kills"), **effort)
     assert verdict.violation is None
     assert (verdict.counts["kill"].tried, verdict.counts["zombie"].tried) == (kills, 1)
     # Only where both processes are killed at one call is there one state that must be found.
@@ -104,7 +104,7 @@ def test_minutes_are_shared_by_the_scenarios_and_it_is_said(tmp_path, prover):
     root = orders_project(tmp_path, "append")
     seen = []
     told = lambda case, index, total: seen.append(case.scenario)  # noqa: E731
-    verdict = prover.prove(root, "orders", told=told, minutes=0.1, threads=(2,), kills=0, zombies=0, **SPAN)
+    verdict = prover.prove(root, "orders", on_case=told, minutes=0.1, threads=(2,), kills=0, zombies=0, **SPAN)
     assert verdict.sampled
     assert verdict.counts["crash"].tried < verdict.counts["crash"].there
     assert len(set(seen[:6])) == min(6, len(seen))

@@ -69,6 +69,9 @@ def _lazy_project_options(command: Callable[..., Any]) -> Callable[..., None]:
             code = command(lambda: once.open(folder, profile or ctx.obj["profile"]), output, **options)
         except once.OncelakeError as error:
             code = output.error(error)
+        except click.UsageError as error:
+            output.usage_error(error.format_message())
+            raise
         except KeyboardInterrupt:
             code = output.interrupted()
         ctx.exit(code)

@@ -45,6 +45,11 @@ class Output:
         self.document({"outcome": "failed", "error": details, "works": []})
         return error.exit_code
 
+    def usage_error(self, message: str) -> None:
+        """Print the document of a usage error; click prints the text."""
+        error = {"code": "usage", "message": message, "next": "", "retry": "useless"}
+        self.document({"outcome": "failed", "error": error, "works": []})
+
     def interrupted(self) -> int:
         """Print that Ctrl-C ended the command before a run began."""
         print("interrupted before any work started", file=sys.stderr)

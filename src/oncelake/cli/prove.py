@@ -61,7 +61,7 @@ def _prove_pipeline(open_project: OpenProject, options: ProofOptions, report_cas
         raise click.UsageError(f"name exactly one pipeline of: {', '.join(project.pipelines)}")
     pipeline = project.pipelines.get(names[0])  # the prover raises UnknownPipeline
     exclude = _excluded_columns(options.exclude, sorted(pipeline.writes_tables)) if pipeline else {}
-    return once.prove(project, names[0], told=report_case, **options.span, **options.effort, exclude=exclude)
+    return once.prove(project, names[0], on_case=report_case, **options.span, **options.effort, exclude=exclude)
 
 
 def _prove_script(options: ProofOptions, report_case: Any) -> once.Verdict:
@@ -70,7 +70,7 @@ def _prove_script(options: ProofOptions, report_case: Any) -> once.Verdict:
     assert options.script is not None
     exclude = _excluded_columns(options.exclude, options.tables)
     return once.prove_script(
-        options.script, options.tables, options.names, told=report_case, **options.effort, exclude=exclude
+        options.script, options.tables, options.names, on_case=report_case, **options.effort, exclude=exclude
     )
 
 

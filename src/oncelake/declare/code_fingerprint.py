@@ -91,8 +91,8 @@ def _tree(node: Any) -> str:
     if not isinstance(node, ast.AST):
         return repr(node)
     fields = ((name, _meaning(node, name, value)) for name, value in ast.iter_fields(node) if name not in _NO_CODE)
-    told = [f"{name}={_tree(value)}" for name, value in fields if value or not isinstance(value, list | None)]
-    return f"{type(node).__name__}({' '.join(told)})"
+    spelled = [f"{name}={_tree(value)}" for name, value in fields if value or not isinstance(value, list | None)]
+    return f"{type(node).__name__}({' '.join(spelled)})"
 
 
 def _meaning(node: ast.AST, name: str, value: Any) -> Any:

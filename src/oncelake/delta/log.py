@@ -115,7 +115,7 @@ class TableLog:
         key = _start(pipeline, target) + (RESTATE_PREFIX if requested else "")
         if key not in self.found:
             starts = [key, *former_app_ids(key, self.formerly)]
-            self.found[key] = resolve_overlaps(each for start in starts for each in self._timed(start))
+            self.found[key] = resolve_overlaps(each for start in starts for each in self._intervals(start))
         return self.found[key]
 
     def writers(self, target: str) -> set[str]:
@@ -127,7 +127,7 @@ class TableLog:
         """Return an app id, under the present and the former names of its pipeline, as far as it is recorded."""
         return [name for name in (app_id, *former_app_ids(app_id, self.formerly)) if name in self.markers]
 
-    def _timed(self, start: str) -> Iterator[Coverage]:
+    def _intervals(self, start: str) -> Iterator[Coverage]:
         for name, recorded in self._of(start):
             first, _, last = name[len(start) :].partition("..")
             # A slice that is no interval is spelled "whole", or begins with "=" or a word.
@@ -295,7 +295,12 @@ def refresh_log(log: TableLog) -> TableLog | None:
     if not tail:
         return log if versions == log.commits else replace(log, commits=versions)
     state = CheckpointState(dict(log.markers), log.metadata, log.protocol, dict(log.domains))
-    return _advance(replace(log, commits=versions), state, tail)
+    try:
+        advanced = _advance(replace(log, commits=versions), state, tail)
+    except CorruptLog:
+        return find_log(log.table, log.path)
+    # If the table was recreated while its new commits were read, they are not those of the log that was known.
+    return advanced if _continues(log, versions) else find_log(log.table, log.path)
 
 
 def _continues(log: TableLog, versions: tuple[int, ...]) -> bool:
@@ -333,7 +338,8 @@ def _advance(log: TableLog, state: CheckpointState, tail: Sequence[int]) -> Tabl
             markers[txn["appId"]] = TxnRecord(txn["version"], txn.get("lastUpdated"), version)
         metadata = next(entry.actions("metaData"), metadata)
         protocol = next(entry.actions("protocol"), protocol)
-        domains |= {each["domain"]: each["configuration"] for each in entry.actions("domainMetadata")}
+        for each in entry.actions("domainMetadata"):
+            domains[each["domain"]] = "" if each.get("removed") else each["configuration"]
     return replace(
         log,
         version=newest,

@@ -63,13 +63,13 @@ def _created(frame: DataFrame, writing: Writing, layout: writes.Layout) -> Table
     return log
 
 
-def replace(frame: DataFrame, writing: Writing, predicate: str, shown: tuple[str, ...]) -> None:
+def replace(frame: DataFrame, writing: Writing, predicate: str, example_columns: tuple[str, ...]) -> None:
     """Replace the rows of a predicate; refuse rows outside it, with examples of their values."""
     try:
         writes.replace(frame, writing.path, predicate, writing.stamp)
     except Exception as error:
         if classify(error) is ErrorKind.OUTSIDE_PREDICATE:
-            examples = _strays(frame, predicate, shown) or one_line(error)
+            examples = _examples_outside(frame, predicate, example_columns) or one_line(error)
             raise error_for(RowsOutsideSlice, writing, slice=str(writing.work.slice), examples=examples) from error
         raise
 
@@ -81,10 +81,12 @@ def refused(error: Exception, writing: Writing) -> Exception:
     return error
 
 
-def _strays(frame: DataFrame, predicate: str, shown: tuple[str, ...]) -> str:
-    strays = frame.where(f"NOT COALESCE({predicate}, FALSE)").select(*(f"`{c.replace('`', '``')}`" for c in shown))
+def _examples_outside(frame: DataFrame, predicate: str, example_columns: tuple[str, ...]) -> str:
+    strays = frame.where(f"NOT COALESCE({predicate}, FALSE)").select(
+        *(f"`{c.replace('`', '``')}`" for c in example_columns)
+    )
     rows = strays.limit(_EXAMPLES + 1).collect()
-    texts = ["(" + ", ".join(f"{c}={row[c]}" for c in shown) + ")" for row in rows[:_EXAMPLES]]
+    texts = ["(" + ", ".join(f"{c}={row[c]}" for c in example_columns) + ")" for row in rows[:_EXAMPLES]]
     return ", ".join(texts) + (", …" if len(rows) > _EXAMPLES else "")
 
 

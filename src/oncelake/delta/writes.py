@@ -100,10 +100,11 @@ def restore(path: str, version: int, markers: Sequence[Marker], facts: str) -> N
     """Restore a version in one commit that carries many markers. Spark's RESTORE takes one at most; this needs no JVM."""
     from deltalake import CommitProperties, DeltaTable, Transaction
 
-    asked = [Transaction(marker.app_id, marker.version) for marker in markers]
+    transactions = [Transaction(marker.app_id, marker.version) for marker in markers]
     table = DeltaTable(str(local_path(path)) if is_local(path) else path)
     table.restore(
-        version, commit_properties=CommitProperties(custom_metadata={"userMetadata": facts}, app_transactions=asked)
+        version,
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": facts}, app_transactions=transactions),
     )
 
 

@@ -1,4 +1,4 @@
-"""An intended redo. What is to be done again is asked for in the targets' own logs first: whoever runs next goes on with it."""
+"""Restate: an intended redo. The request is written into the targets' own logs first, so that any later run resumes it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.conflicts import ErrorKind, classify, one_line
@@ -23,18 +23,15 @@ from oncelake.running.commit import Claim, commit_once
 from oncelake.running.context import RunContext
 from oncelake.running.invocation import find_invocation
 
-if TYPE_CHECKING:
-    pass
-
-# Each is looked up in its commit.
-_LOOKED_UP = 100
+# Looking up a work reads its commit file: more than these are not looked up.
+_MOST_LOOKUPS = 100
 
 
 @dataclass(frozen=True)
 class RestateRequest:
-    """A slice of a target that is to be done again, up to a generation. `pending` if that was asked for before.
+    """A slice of a target to restate, up to a generation. `pending` if the log has the request already.
 
-    It replaces what was written in `versions`: so many rows, if the log can tell.
+    It replaces what was written in `versions`, so many rows as far as the log says.
     """
 
     pipeline: str
@@ -49,11 +46,11 @@ class RestateRequest:
 
     @property
     def marker(self) -> Marker:
-        """What says so in the target's log."""
+        """The marker of the request in the target's log."""
         return Marker(restate_app_id(self.pipeline, self.target, self.slice), self.generation)
 
     def document(self) -> dict[str, Any]:
-        """The ask as `restate --dry-run --json` prints it."""
+        """Return the request as `restate --dry-run --json` prints it."""
         return {
             "pipeline": self.pipeline,
             "target": self.target,
@@ -66,9 +63,9 @@ class RestateRequest:
 
 
 def restate_requests(pipeline: Pipeline, span: Interval | None, logs: Mapping[str, Log | None]) -> list[RestateRequest]:
-    """What of a pipeline is to be asked for again over a span: whatever of it is done.
+    """Return the requests that restate a pipeline over a span: one for every slice that is done.
 
-    What was asked for before and is not done yet is asked for again as it was: the same command goes on with it.
+    A request that is pending is returned as it is, so that the same command resumes it.
     """
     found = [
         (pattern, log, slice_, generation)
@@ -80,7 +77,7 @@ def restate_requests(pipeline: Pipeline, span: Interval | None, logs: Mapping[st
         if not pattern.restates:
             raise CannotRestate(target=pattern.target, pipeline=pipeline.name, slice=str(slice_))
     _refuse_older(pipeline, span, logs)
-    request = [_asked(pipeline, pattern, log, slice_) for pattern, log, slice_, _ in found]
+    request = [_requested(pipeline, pattern, log, slice_) for pattern, log, slice_, _ in found]
     waiting = [
         generation
         for (*_, done), generations in zip(found, request, strict=True)
@@ -205,13 +202,13 @@ def _stamp(request: RestateRequest, context: RunContext) -> Stamp:
 
 
 def refuse_never_done(pipeline: Pipeline, span: Interval | None, found: list[RestateRequest]) -> None:
-    """Refuse a restatement of what was never done."""
+    """Refuse to restate what was never done."""
     if not found:
         raise NothingToRestate(pipeline=pipeline.name, slice=str(span or Whole()))
 
 
 def _done(pipeline: Pipeline, pattern: Pattern, log: Log, span: Interval | None) -> Iterator[tuple[Slice, int]]:
-    """What is done of a target in a span, and in which generation."""
+    """Yield what is done of a target in a span, and in which generation."""
     if pipeline.grid is None or pipeline.start is None:
         recorded = log.recorded(pattern.marker(pipeline.name, Whole(), 1).app_id)
         if recorded is not None:
@@ -226,14 +223,14 @@ def _done(pipeline: Pipeline, pattern: Pattern, log: Log, span: Interval | None)
 
 
 def _replaced(pipeline: Pipeline, log: Log, pattern: Pattern, slice_: Slice) -> tuple[tuple[int, ...], int | None]:
-    """The versions in which a slice was written, and how many rows in all; what would take long to tell is not told."""
+    """Return the versions in which a slice was written, and the number of rows; nothing where that takes too many lookups."""
     if isinstance(slice_, Interval):
         parts = clip(log.coverage(pipeline.name, pattern.target), slice_)
-        # Of a range that is replaced in part nobody knows how many of its rows are.
+        # The rows of a range that is replaced in part are not counted by part.
         names = {part.name: part.name.endswith(f"/{part.start}..{part.end}") for part in parts}
     else:
         names = {pattern.marker(pipeline.name, slice_, 1).app_id: True}
-    if len(names) > _LOOKED_UP:
+    if len(names) > _MOST_LOOKUPS:
         return (), None
     commits = {name: commit for name in names if (commit := log.commit(name))}
     rows = [commit.rows.written if names[name] else None for name, commit in commits.items()]
@@ -242,8 +239,8 @@ def _replaced(pipeline: Pipeline, log: Log, pattern: Pattern, slice_: Slice) -> 
     return tuple(sorted({commit.version for commit in commits.values()})), total
 
 
-def _asked(pipeline: Pipeline, pattern: Pattern, log: Log, slice_: Slice) -> list[int]:
-    """The generations that were asked for before, all over a slice; 0 where none was."""
+def _requested(pipeline: Pipeline, pattern: Pattern, log: Log, slice_: Slice) -> list[int]:
+    """Return the generations that were requested before, all over a slice; 0 where none was."""
     if not isinstance(slice_, Interval):
         return [log.recorded(restate_app_id(pipeline.name, pattern.target, slice_)) or 0]
     coverage = clip(log.coverage(pipeline.name, pattern.target, requested=True), slice_)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oncelake.errors import UsageError
+from oncelake.errors import ProverUnavailable, UsageError
 from oncelake.model.contracts import Reading
 from oncelake.model.intervals import Interval, instant_text
 from oncelake.model.slices import Slice, cells
@@ -34,6 +34,10 @@ def prepare_pipeline(
     project: Project, name: str, span: Mapping[str, Any], exclude: Mapping[str, Sequence[str]], sandbox: Path
 ) -> tuple[JobSpec, Folders]:
     """Prepare a pipeline: its targets are written to a lake in the sandbox; other inputs are read in place."""
+    if not project.has_folder:
+        raise ProverUnavailable(
+            problem="a project made by Project.of has no folder to load it from", next="oncelake init"
+        )
     lake, pipeline = sandbox / "lake", project.pipelines[name]
     now = span.get("now") or datetime.now(UTC)
     slices = _slices(project, name, span, now)

@@ -74,15 +74,15 @@ class Effort:
 OnCase = Callable[[Case, int, int], None]
 
 
-def prove(project: Project | str | Path, name: str, *, told: OnCase | None = None, **options: Any) -> Verdict:
+def prove(project: Project | str | Path, name: str, *, on_case: OnCase | None = None, **options: Any) -> Verdict:
     """Prove a pipeline over `date`, or `start` and `end`, or by default the newest finished works.
 
     The pipeline runs in a sandbox; real tables are only read. The other options are those of `Effort`: `seed`, `level`,
     `points`, `minutes`, `case`, `scenarios`, `kills`, `faults`, `recoveries`, `zombies`, `threads`, and `exclude`: the
-    columns to exclude from the comparison, by table. `told` is called before each case.
+    columns to exclude from the comparison, by table. `on_case` is called before each case.
     """
     with Prover(options.get("level")) as prover:
-        return prover.prove(project, name, told=told, **options)
+        return prover.prove(project, name, on_case=on_case, **options)
 
 
 class Prover:
@@ -102,7 +102,9 @@ class Prover:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def prove(self, project: Project | str | Path, name: str, *, told: OnCase | None = None, **options: Any) -> Verdict:
+    def prove(
+        self, project: Project | str | Path, name: str, *, on_case: OnCase | None = None, **options: Any
+    ) -> Verdict:
         """Prove a pipeline, as `once.prove` does."""
         started = time.monotonic()
         span = {key: options.pop(key) for key in SPAN if key in options}
@@ -114,7 +116,7 @@ class Prover:
         job, folders = prepare_pipeline(opened, name, span, effort.exclude, folder)
         setting = WorkerSetting(folder, self.level)
         self._main = self._main or self._open.enter_context(closing(WorkerHandle(setting)))
-        return _prove(Testbed(job, folders, self._main, setting), effort, started, told)
+        return _prove(Testbed(job, folders, self._main, setting), effort, started, on_case)
 
 
 def prove_script(
@@ -122,7 +124,7 @@ def prove_script(
     tables: Sequence[str],
     arguments: Sequence[str] = (),
     *,
-    told: OnCase | None = None,
+    on_case: OnCase | None = None,
     **options: Any,
 ) -> Verdict:
     """Prove or refute a PySpark script that writes the given tables. It works on copies of them in a sandbox."""
@@ -135,12 +137,12 @@ def prove_script(
         job, folders, views = prepare_script(Path(script), tables, arguments, effort.exclude, folder)
         setting = WorkerSetting(folder, choose_level(effort.level), views, spark_environment(folder))
         with closing(WorkerHandle(setting)) as main:
-            return _prove(Testbed(job, folders, main, setting), effort, started, told)
+            return _prove(Testbed(job, folders, main, setting), effort, started, on_case)
 
 
-def _prove(testbed: Testbed, effort: Effort, started: float, told: OnCase | None) -> Verdict:
+def _prove(testbed: Testbed, effort: Effort, started: float, on_case: OnCase | None) -> Verdict:
     testbed.make_reference()
-    return _try_all(testbed, effort, started, told or (lambda *_: None))
+    return _try_all(testbed, effort, started, on_case or (lambda *_: None))
 
 
 def _try_all(testbed: Testbed, effort: Effort, started: float, on_case: OnCase) -> Verdict:

@@ -122,16 +122,16 @@ def run_and_compare(job: Callable[[], object], tables: ComparedTables, times: in
             error.add_note(f"this was run {number} of {times} of the same job; run 1 ended well")
             raise
         problems = [_difference(name, first[name], now, number) for name, now in tables.read().items()]
-        told = [problem for problem in problems if problem]
-        if told:
-            return "\n".join(["the job is not idempotent", *told])
+        found = [problem for problem in problems if problem]
+        if found:
+            return "\n".join(["the job is not idempotent", *found])
     return None
 
 
 def _difference(name: str, first: TableContent | None, now: TableContent | None, number: int) -> str | None:
     """How a table differs from what it was after the first run, in a few lines."""
     if first is None or now is None:
-        return None if first is now else f"{name}: {'made' if now else 'gone'} after run {number}"
+        return None if first is now else f"{name}: {'created' if now else 'gone'} after run {number}"
     before, after = first.fingerprint, now.fingerprint
     if before == after:
         return None
@@ -139,7 +139,7 @@ def _difference(name: str, first: TableContent | None, now: TableContent | None,
     try:
         lines += _examples(first, now)
     except Exception as error:  # noqa: BLE001  a session stopped or files removed must not hide the finding
-        lines.append(f"its content is another, but the rows of run 1 cannot be read any more: {type(error).__name__}")
+        lines.append(f"its content differs, but the rows of run 1 can no longer be read: {type(error).__name__}")
     parts = before.differing(after)
     if parts:
         lines.append(
@@ -152,7 +152,7 @@ def _examples(first: TableContent, now: TableContent) -> list[str]:
     from oncelake.api import differences
 
     if first.snapshot.made != now.snapshot.made:
-        return ["its content is another, but the table was made anew: the rows of run 1 are gone"]
+        return ["its content differs, but the table was recreated: the rows of run 1 are gone"]
     found = differences(now.snapshot.frame(), first.snapshot.frame(), exclude=now.fingerprint.excluded, limit=_EXAMPLES)
     if found.columns:
         return ["other columns (left is the later run)", *found.columns]
@@ -164,7 +164,7 @@ def _count_rows(number: int) -> str:
 
 
 def tables_by_name(tables: Tables) -> Mapping[str, Table]:
-    """The tables by the name they are told by: their path, or the name of their function."""
+    """Return the tables by name: their path, or the name of their function."""
     if isinstance(tables, Mapping):
         return tables
     listed: list[Table] = [tables] if isinstance(tables, str | Path) or callable(tables) else list(tables)
