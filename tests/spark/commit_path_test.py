@@ -136,18 +136,20 @@ def test_an_interval_that_is_partly_done_under_another_grid_is_completed(spark, 
 
 
 def test_a_partly_done_interval_that_would_be_appended_twice_is_refused_with_a_way_out(spark, tmp_path):
-    raw(spark, tmp_path, [(number, datetime(2024, 3, 11 + number, 12, tzinfo=UTC), 0) for number in range(7)])
-    monday, later = {"start": "2024-03-11"}, {"now": datetime(2024, 3, 18, tzinfo=UTC)}
-    daily = project(spark, tmp_path, once.append("t"), **monday)
-    daily.run(**monday, end="2024-03-13", **later)
-    weekly = project(spark, tmp_path, once.append("t"), every="week", **monday)
-    (work,) = weekly.run(**later).works
+    week = [(day, datetime(2024, 3, day, 12, tzinfo=UTC), 0) for day in range(11, 18)]
+    spark.createDataFrame(week, "id long, at timestamp, key long").coalesce(1).write.format("delta").save(
+        f"{tmp_path}/raw"
+    )
+    over = datetime(2024, 3, 18, tzinfo=UTC)
+    daily, weekly = (project(spark, tmp_path, once.append("t"), every, "2024-03-11") for every in ("day", "week"))
+    daily.run(end="2024-03-15", now=over)
+    (work,) = weekly.run(now=over).works
     assert (work.outcome, work.code) == ("failed", "partly_done")
-    assert ids(tmp_path) == list(range(2))
+    assert ids(tmp_path) == [11, 12, 13, 14]
     # The way out that the error names: finish the interval on the former grid, then change it.
-    assert daily.run(**later).outcome == "done"
-    assert ids(tmp_path) == list(range(7))
-    assert weekly.run(**later).works[0].outcome == "already_done"
+    assert daily.run(now=over).outcome == "done"
+    assert ids(tmp_path) == list(range(11, 18))
+    assert weekly.run(now=over).works[0].outcome == "already_done"
 
 
 def test_a_range_whose_intervals_have_other_columns_is_split(spark, tmp_path):
