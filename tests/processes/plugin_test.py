@@ -238,13 +238,13 @@ import oncelake as once
 
 
 def test_good(prove):
-    verdict = prove("orders", date="2024-03-15", case="twice", level="steps", seed=7)
+    verdict = prove("orders", date="2024-03-15", case="twice", scenarios=("twice",), level="steps", seed=7)
     assert (verdict.verdict, verdict.seed, verdict.counts["twice"].tried) == ("proven", 7, 1)
 
 
 def test_random(prove):
     project = once.open("random")
-    prove(project.pipelines["orders"], project=project, date="2024-03-15", points=3, level="steps")
+    prove(project.pipelines["orders"], project=project, date="2024-03-15", scenarios=("clean",), level="steps")
 """
 
 

@@ -262,7 +262,7 @@ def killed_often_is_as_never_killed(root, spark, count, kills, most):
 
 
 def test_a_backfill_killed_twice_is_as_one_that_was_not(tmp_path, spark):
-    killed_often_is_as_never_killed(tmp_path, spark, count=20, kills=2, most=4)
+    killed_often_is_as_never_killed(tmp_path, spark, count=8, kills=2, most=3)
 
 
 @pytest.mark.long

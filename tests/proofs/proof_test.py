@@ -7,7 +7,7 @@ from oncelake.model.failpoints import FAILPOINTS
 from oncelake.proving.calls import compiler
 from support.lakes import DAYS, expected_ids, orders_project
 from support.processes import ONCELAKE, all_files
-from support.variants import number_of, sampled, variants
+from support.variants import number_of, sample, sampled, variants
 
 needs_calls = pytest.mark.skipif(compiler() is None, reason="the recorder needs Linux and a C compiler")
 SPAN = {"start": DAYS[0], "end": DAYS[2]}
@@ -16,7 +16,7 @@ PROVE = [ONCELAKE, "prove"]
 
 # Of each variant, chosen by the commit: successive commits try different states. `make prove` tries all of them.
 STATES, KEYED_STATES = 4, 2
-# Every pattern is crashed; the other scenarios are shared among them here, and all tried on all by `make prove`.
+# Every pattern is crashed. Of the other scenarios each has one here, and those below in the long tier; `make prove` tries all on all.
 SHARED = {
     "replace_interval": ("twice", "recovery"),
     "replace_interval, partitioned": ("order", "reader"),
@@ -33,11 +33,11 @@ SHARED = {
 MANY = 22
 
 
-def proven(root, prover, variant, states, faults=2, recoveries=1):
+def proven(root, prover, variant, states, scenarios, **more):
     """Prove a variant on some of its states, and check that nothing of the project was touched."""
     before = all_files(root)
-    selected = ("crash", *SHARED[variant.name])
-    effort = {"points": states, "faults": faults, "recoveries": recoveries, "threads": (2,), "scenarios": selected}
+    selected = ("crash", *scenarios)
+    effort = {"points": states, "faults": 2, "recoveries": 1, "threads": (2,), "scenarios": selected, **more}
     verdict = prover.prove(root, "orders", seed=number_of(variant.name), **effort, **SPAN)
     assert verdict.violation is None
     assert set(verdict.counts) == set(selected)
@@ -50,14 +50,17 @@ def proven(root, prover, variant, states, faults=2, recoveries=1):
 @needs_calls
 @pytest.mark.parametrize("variant", variants())
 def test_a_pattern_is_proven_on_a_sample_of_its_states(tmp_path, prover, variant):
-    proven(orders_project(tmp_path, variant), prover, variant, KEYED_STATES if variant.keyed else STATES)
+    states = KEYED_STATES if variant.keyed else STATES
+    scenarios = sample(SHARED[variant.name], 1, variant.name)
+    proven(orders_project(tmp_path, variant), prover, variant, states, scenarios)
 
 
 @needs_calls
 @pytest.mark.long
 @pytest.mark.parametrize("variant", variants())
 def test_a_pattern_is_proven_on_many_of_its_states(tmp_path, prover, variant):
-    proven(orders_project(tmp_path, variant), prover, variant, MANY, faults=3, recoveries=2)
+    root = orders_project(tmp_path, variant)
+    proven(root, prover, variant, MANY, SHARED[variant.name], faults=3, recoveries=2)
 
 
 RESTATEMENTS = [f"restate:step-{number}" for number in range(1, len(FAILPOINTS) + 1)]
@@ -72,15 +75,31 @@ def test_a_restatement_is_proven_also_if_it_was_stopped(tmp_path, prover, case):
     assert verdict.counts["restate"].there == 1 + len(RESTATEMENTS)
 
 
+REAL = {
+    "a kill": {"kills": 1, "scenarios": ("crash", "kill")},
+    "a stalled writer": {"zombies": 1, "scenarios": ("crash", "zombie")},
+}
+THREE_KILLS = {"kills": 3, "scenarios": ("crash", "kill")}
+
+
 @needs_calls
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.long)])
-def test_real_kills_and_a_zombie_leave_what_the_images_show(tmp_path, prover, kills):
-    root, tried = orders_project(tmp_path, "append"), []
-    effort = {"points": 1, "kills": kills, "zombies": 1, "scenarios": ("crash", "kill", "zombie"), "date": DAYS[0]}
+@pytest.mark.parametrize("real", sampled(list(REAL), 1, "real"))
+def test_real_kills_and_a_zombie_leave_what_the_images_show(tmp_path, prover, real):
+    leaves_what_the_images_show(orders_project(tmp_path, "append"), prover, REAL[real])
+
+
+@needs_calls
+@pytest.mark.long
+def test_three_real_kills_leave_what_the_images_show(tmp_path, prover):
+    leaves_what_the_images_show(orders_project(tmp_path, "append"), prover, THREE_KILLS)
+
+
+def leaves_what_the_images_show(root, prover, effort):
+    tried = []
     told = lambda case, *_: tried.append(case.id)  # noqa: E731
-    verdict = prover.prove(root, "orders", on_case=told, seed=number_of("kills"), **effort)
+    verdict = prover.prove(root, "orders", told=told, seed=number_of("kills"), points=1, date=DAYS[0], **effort)
     assert verdict.violation is None
-    assert (verdict.counts["kill"].tried, verdict.counts["zombie"].tried) == (kills, 1)
+    assert verdict.counts[effort["scenarios"][1]].tried == effort.get("kills", 1)
     # Only where both processes are killed at one call is there one state that must be found.
     both = sum(case.startswith("kill:both:") for case in tried)
     assert verdict.confirmed == f"{both} of {both}"

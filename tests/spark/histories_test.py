@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
 import oncelake as once
-from support.variants import number_of
+from support.variants import number_of, sample
 
 STRANDS = 50
 SCHEMA = "strand int, k int, at int, v string, gone boolean"
@@ -154,11 +154,19 @@ def history_is_what_the_model_says(played, history):
     assert all(row[:2] in tied or row in expected for row in found)
 
 
+def sampled_now(pattern):
+    """Mark a test as long unless the commit chose its pattern."""
+    chosen = pattern in sample(["merge", "scd2"], 1, "histories")
+    return (lambda test: test) if chosen else pytest.mark.long
+
+
+@sampled_now("merge")
 @random_history(untimed=True, steps=5, examples=1)
 def test_a_merged_table_is_what_the_model_says(played, history):
     merged_is_what_the_model_says(played, history)
 
 
+@sampled_now("scd2")
 @random_history(untimed=False, steps=5, examples=1)
 def test_a_history_is_what_the_model_says(played, history):
     history_is_what_the_model_says(played, history)

@@ -7,9 +7,11 @@ from deltalake import DeltaTable
 
 import oncelake as once
 from oncelake import errors
+from support.variants import sampled
 
 AT = {n: datetime(2024, 3, n, tzinfo=UTC) for n in range(1, 10)}
 SCHEMA = "id long, v string, at timestamp"
+BY = ("_commit_version", "at")
 
 
 class Source:
@@ -56,14 +58,18 @@ def rewrite_with_an_older_time(source):
     source.write([(1, "older", AT[1]), (2, "c", AT[2])], mode="overwrite")
 
 
-@pytest.mark.parametrize("by", ["_commit_version", "at"])
-@pytest.mark.parametrize("rewrite", [rewrite_by_overwrite, rewrite_by_replace_where])
-@pytest.mark.parametrize("batches", [[(1, 1), (2, 2)], [(1, 2)]])
-def test_rewritten_rows_stay(source, by, rewrite, batches):
+REWRITES = {"overwritten": rewrite_by_overwrite, "replaced": rewrite_by_replace_where}
+BATCHES = {"in two batches": [(1, 1), (2, 2)], "in one batch": [(1, 2)]}
+REWRITTEN = [f"{how}, {batches}, by {by}" for how in REWRITES for batches in BATCHES for by in BY]
+
+
+@pytest.mark.parametrize("rewritten", sampled(REWRITTEN, 2, "cdc"))
+def test_rewritten_rows_stay(source, rewritten):
+    how, batches, by = rewritten.split(", ")
     source.write([(1, "a", AT[1]), (2, "b", AT[1])])
-    rewrite(source)
-    for first, last in batches:
-        source.merge(first, last, by)
+    REWRITES[how](source)
+    for first, last in BATCHES[batches]:
+        source.merge(first, last, by.removeprefix("by "))
     assert source.rows("copy") == source.rows("src")
 
 
@@ -79,7 +85,7 @@ def test_rewritten_with_an_older_time_the_newest_version_counts(source):
     assert source.rows("by_time") == [(1, "a", AT[5]), (2, "c", AT[2])]
 
 
-@pytest.mark.parametrize("by", ["_commit_version", "at"])
+@pytest.mark.parametrize("by", sampled(BY, 1, "delete"))
 def test_a_delete_of_its_own_version_still_deletes(source, by):
     source.write([(1, "a", AT[1]), (2, "b", AT[1])])
     source.sql("DELETE FROM {t} WHERE id = 1")
@@ -88,7 +94,7 @@ def test_a_delete_of_its_own_version_still_deletes(source, by):
     assert source.rows("copy") == source.rows("src") == [(2, "b", AT[1])]
 
 
-@pytest.mark.parametrize("by", ["_commit_version", "at"])
+@pytest.mark.parametrize("by", sampled(BY, 1, "of"))
 def test_versions_of_one_batch_are_applied_in_their_order(source, by):
     source.write([(1, "a", AT[1]), (2, "b", AT[1])])
     source.sql("DELETE FROM {t}")
@@ -97,7 +103,7 @@ def test_versions_of_one_batch_are_applied_in_their_order(source, by):
     assert source.rows("copy") == source.rows("src") == [(1, "a", AT[1])]
 
 
-@pytest.mark.parametrize("by", ["_commit_version", "at"])
+@pytest.mark.parametrize("by", sampled(BY, 1, "update"))
 def test_an_update_that_changes_the_key_removes_the_old_key(source, by):
     source.write([(1, "a", AT[1]), (2, "b", AT[1])])
     source.sql("UPDATE {t} SET id = 3 WHERE id = 1")

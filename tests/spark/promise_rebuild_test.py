@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 import oncelake as once
 import oncelake.testing
 from oncelake.model import failpoints
+from support.variants import sampled
 
 SCHEMA = "id long, t long, op string"
 PATTERNS = {
@@ -48,7 +49,7 @@ def project(spark, root, kind, lake="lake"):
     return once.Project.of(load, lake=root / lake, spark=spark, root=root)
 
 
-@pytest.mark.parametrize("kind", PATTERNS)
+@pytest.mark.parametrize("kind", sampled(list(PATTERNS), 1, "rebuild"))
 def test_a_rebuild_after_corrected_input_equals_a_clean_run(spark, tmp_path, kind):
     opened = project(spark, tmp_path, kind)
     land(tmp_path, 14, (1, 10, "U"), (3, 5, "U"))

@@ -91,6 +91,17 @@ def variants(without: str = "") -> list[Any]:
     ]
 
 
+def some_variants(plain: int, keyed: int, *names: str, without: str = "") -> list[Any]:
+    """Return the variants as parameters of a test, all but a sample of plain and of keyed ones marked as long."""
+    offered = [each for each in VARIANTS.values() if each.name != without]
+    chosen = set()
+    for count, of_keyed in ((plain, False), (keyed, True)):
+        group = [each.name for each in offered if each.keyed == of_keyed and not each.more_of_the_same]
+        chosen |= sample(group, count, *names)
+    marked = [(each, [] if each.name in chosen else [pytest.mark.long]) for each in offered]
+    return [pytest.param(each, marks=marks, id=each.name) for each, marks in marked]
+
+
 def seed() -> str:
     """Return what decides which samples are taken: the commit, so that successive commits try different ones."""
     given = os.environ.get("ONCELAKE_TEST_SEED")

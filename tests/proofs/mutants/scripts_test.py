@@ -11,7 +11,7 @@ from support.seeded import HEAD, SCRIPTS, one_per_scenario
 pytestmark = pytest.mark.skipif(compiler() is None, reason="the recorder needs Linux and a C compiler")
 
 
-@pytest.mark.parametrize("name", one_per_scenario(SCRIPTS, most=2))
+@pytest.mark.parametrize("name", one_per_scenario(SCRIPTS, most=1))
 def test_a_bug_in_a_script_is_named(tmp_path, spark, name):
     script = SCRIPTS[name]
     table, folders = tmp_path / "lake" / "orders", [str(tmp_path / "lake" / folder) for folder in script.folders]
