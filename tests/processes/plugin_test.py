@@ -158,7 +158,7 @@ TOLD = {
     "no_table": ["after the first run there is no Delta table */elsewhere"],
     "frame": ["total(): 3 rows after run 1, 3 rows after run 2", "(count=2, id=1) 1 × instead of 0 ×"],
     "other_columns": ["other columns", "amount is string in left, int in right"],
-    "table_made_anew": ["its content is another, but the table was made anew"],
+    "table_made_anew": ["its content differs, but the table was recreated"],
     "second_run_fails": ["FileExistsError", "this was run 2 of 2 of the same job"],
     "method_of_a_case": ["1 row too many and 1 row missing"],
     "project_another_day_each_time": [

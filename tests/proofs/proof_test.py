@@ -97,7 +97,7 @@ def test_three_real_kills_leave_what_the_images_show(tmp_path, prover):
 def leaves_what_the_images_show(root, prover, effort):
     tried = []
     told = lambda case, *_: tried.append(case.id)  # noqa: E731
-    verdict = prover.prove(root, "orders", told=told, seed=number_of("kills"), points=1, date=DAYS[0], **effort)
+    verdict = prover.prove(root, "orders", on_case=told, seed=number_of("kills"), points=1, date=DAYS[0], **effort)
     assert verdict.violation is None
     assert verdict.counts[effort["scenarios"][1]].tried == effort.get("kills", 1)
     # Only where both processes are killed at one call is there one state that must be found.
