@@ -8,12 +8,20 @@ import pytest
 
 import oncelake as once
 from oncelake.proving.calls import compiler
+from oncelake.proving.proof import Prover
 from support import sabotage
 from support.lakes import DAYS, make_project
 from support.seeded import PIPELINES, one_per_scenario
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="the recorder needs Linux and a C compiler")
 SABOTAGE = Path(sabotage.__file__)
+
+
+@pytest.fixture(scope="module")
+def prover():
+    """A prover of their own: what they break in its process must not be there when patterns are proven."""
+    with Prover() as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)
