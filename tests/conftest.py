@@ -24,8 +24,7 @@ os.environ["SPARK_SUBMIT_OPTS"] = (
 )
 
 
-# Files whose tests share the one prover of their process, and those whose tests are distributed one by one.
-OF_ONE_PROVER = ("proofs/proof_test.py", "proofs/mutants/pipelines_test.py")
+# Files whose tests share no fixtures and are distributed one by one.
 ONE_BY_ONE = ("proofs/behaviours_test.py",)
 
 
@@ -42,7 +41,7 @@ def pytest_xdist_make_scheduler(config, log):
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             file = _file(nodeid)
-            return nodeid if file in ONE_BY_ONE else "prover" if file in OF_ONE_PROVER else file
+            return nodeid if file in ONE_BY_ONE else file
 
     return ByFile(config, log)
 

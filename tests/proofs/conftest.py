@@ -1,4 +1,4 @@
-"""One warm prover for all proofs of a test process: starting one costs as much as several proofs."""
+"""One warm prover for the proofs of a test process: starting one costs as much as several proofs."""
 
 import pytest
 
