@@ -30,6 +30,7 @@ from oncelake.model.contracts import Writing
 from oncelake.model.failpoints import failpoint
 from oncelake.model.markers import Marker
 from oncelake.spark.columns import select_fields
+from oncelake.spark.materialize import materialize
 from oncelake.spark.session import has_leaked_txn
 from oncelake.storage.listing import escape_glob
 
@@ -85,7 +86,7 @@ class PreparedRows:
 
     def prepare(self, rows: DataFrame) -> None:
         """Write rows that will count if the target's commit of this attempt lands."""
-        rows = rows.localCheckpoint()
+        rows = materialize(rows)
         if rows.isEmpty():
             return
         work = self.writing.work

@@ -17,6 +17,7 @@ from oncelake.keyed.latest import column, require_sortable
 from oncelake.keyed.spec import Spec
 from oncelake.model.contracts import Writing
 from oncelake.spark.columns import find_column
+from oncelake.spark.materialize import materialize
 from oncelake.spark.row_encoding import type_text
 from oncelake.spark.sql import equal
 
@@ -134,7 +135,7 @@ def quarantine(frame: DataFrame, reason: str, writing: Writing) -> Writing:
     row = F.to_json(F.struct(*(column(n) for n in frame.columns if n != DELETED)), {"ignoreNullFields": "false"})
     facts = {"work": work.marker.app_id, "reason": reason, "pipeline": work.pipeline, "slice": work.slice.text}
     tagged = frame.select(*(F.lit(value).alias(name) for name, value in facts.items()), row.alias("row"))
-    tagged = tagged.localCheckpoint()
+    tagged = materialize(tagged)
     path = f"{writing.internal}/quarantine/{work.target}"
     writes.create(tagged, path, writes.Layout())
     tagged.write.format("delta").mode("overwrite").option("replaceWhere", equal("work", work.marker.app_id)).save(path)

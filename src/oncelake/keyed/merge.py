@@ -44,6 +44,7 @@ from oncelake.keyed.spec import Spec
 from oncelake.model.contracts import Writing
 from oncelake.model.markers import restate_app_id
 from oncelake.spark.columns import find_column, select_fields
+from oncelake.spark.materialize import materialize
 from oncelake.spark.sql import all_of, identifier
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ class KeyedMerge:
         rows = flag_deletes(unwrap(frame, spec, writing), spec, writing)
         require_key_columns(rows, spec, writing)
         generated = generate(rows)
-        log = ensure_table(rows.drop(DELETED).withColumns(dict(generated)), writing, layout, evolve=spec.evolve)
+        written = rows.drop(DELETED).select("*", *(value.alias(name) for name, value in generated.items()))
+        log = ensure_table(written, writing, layout, evolve=spec.evolve)
         columns = resolve_columns(rows, log, spec, generated, writing)
         return cls(fit_to_table(rows, columns, writing), columns, spec, log, writing).quarantine_null_keys()
 
@@ -144,7 +146,7 @@ class KeyedMerge:
         """Move rows with a null key to quarantine, if that is declared."""
         if self.spec.nulls != "quarantine":
             return self
-        rows, null_key = self.frame.localCheckpoint(), has_null_key(self.columns)
+        rows, null_key = materialize(self.frame), has_null_key(self.columns)
         writing = quarantine(rows.where(null_key), "a key is null", self.writing)
         return replace(self, frame=rows.where(~null_key), writing=writing)
 
@@ -219,7 +221,7 @@ def _drop_deleted(batch: ReducedBatch, prepared: PreparedRows) -> ReducedBatch:
         row_order, deleted_at = (F.struct(*(column(f"{prefix}{name}") for name in columns.by)) for prefix in ("", "d "))
         deleted_since = [*equal_to_prefixed(columns.keys, "d"), row_order <= deleted_at]
         deletes = deletes.join(tombstones, deleted_since, "left_anti")
-        rows = batch.rows.join(tombstones, [*deleted_since, ~column(DELETED)], "left_anti").localCheckpoint()
+        rows = materialize(batch.rows.join(tombstones, [*deleted_since, ~column(DELETED)], "left_anti"))
         batch = replace(batch, rows=rows)
     if batch.stats.deletes:
         prepared.prepare(deletes)

@@ -19,6 +19,7 @@ from oncelake.delta.log import TableLog
 from oncelake.keyed.conform import DELETED, TableColumns, has_null_key
 from oncelake.keyed.latest import GetColumn, column, content_hash, deduplicate, equal_to_prefixed, prefixed
 from oncelake.spark.columns import select_fields
+from oncelake.spark.materialize import materialize
 from oncelake.spark.sql import bound_literal, exact_literal, identifier
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def reduce_batch(
     The user's frame is computed here, once: every later step sees the same rows.
     """
     # Lazy: the aggregate below computes the checkpoint, which saves a job.
-    rows = rank_rows(frame, columns, compared, (*columns.keys, *per)).localCheckpoint(eager=False)
+    rows = materialize(rank_rows(frame, columns, compared, (*columns.keys, *per)), eager=False)
     stats = _collect_stats(rows, columns, log)
     # A null key is in no list and no range.
     values = {} if stats.null_keys else stats.partition_values
@@ -183,7 +184,7 @@ def select_changes(batch: ReducedBatch, table: DataFrame, compared: T.StructType
     changes = batch.rows.join(existing, equal_to_prefixed(columns.keys, "met", null_safe), "left")
     changes = changes.where(F.coalesce(column(WON), ~column(DELETED)))
     matched = column(WON).isNotNull().alias(MATCHED)
-    return changes.select(*map(column, batch.rows.columns), matched).localCheckpoint(eager=False)
+    return materialize(changes.select(*map(column, batch.rows.columns), matched), eager=False)
 
 
 def broadcast_if_small(rows: DataFrame, count: int, limit: int = BROADCAST_ROWS) -> DataFrame:

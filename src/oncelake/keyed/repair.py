@@ -23,6 +23,7 @@ from oncelake.model.contracts import Stamp
 from oncelake.model.markers import Marker, app_id
 from oncelake.model.slices import Named
 from oncelake.spark.columns import FrameOrigin, find_column
+from oncelake.spark.materialize import materialize
 from oncelake.spark.sql import all_of, identifier, one_of, typed_literal
 
 if TYPE_CHECKING:
@@ -121,13 +122,13 @@ class Duplicates:
         keyed = table.na.drop(subset=[identifier(name) for name in names])
         # This pass only counts: collecting the files of every key as well takes longer than both passes together.
         counted = keyed.groupBy(*prefixed(names, "k")).count().where("count > 1").drop("count")
-        repeated = counted.localCheckpoint()
+        repeated = materialize(counted)
         in_partitions = keyed.where(_in_partitions(repeated, tuple(n for n in log.partitioned_by if n in names)))
         in_partitions = in_partitions.withColumn(_FILE, F.col("_metadata.file_path"))
         rows = in_partitions.join(
             broadcast_if_small(repeated, repeated.count()), equal_to_prefixed(names, "k"), "left_semi"
         )
-        rows = rows.withColumn(TIE, content_hash(table.schema, column)).localCheckpoint()
+        rows = materialize(rows.withColumn(TIE, content_hash(table.schema, column)))
         files = _partition_and_size(log)
         affected = {posixpath.basename(unquote(row[0])) for row in rows.select(_FILE).distinct().collect()}
         partitions = {partition for file, (partition, _) in files.items() if file in affected}
@@ -143,7 +144,7 @@ class Duplicates:
             F.size(F.collect_set(TIE)).alias(_CONTENTS),
             F.collect_list(_FILE).alias(_FILES),
         )
-        per_key = per_key.localCheckpoint()
+        per_key = materialize(per_key)
         stats = _collect_stats(per_key)
         first = per_key.drop(_FILES).orderBy(*map(column, self.keys)).limit(_EXAMPLES).collect()
         by_files = per_key.groupBy(F.array_sort(_FILES).alias(_FILES)).count().collect()
@@ -180,7 +181,7 @@ class Duplicates:
             insert=F.col(f"s.{_KEPT}"),
             values={identifier(name): F.col(f"s.{identifier(name)}") for name in kept.columns},
         )
-        source = source.localCheckpoint()
+        source = materialize(source)
         quick = self.bytes < writes.SMALL
         writes.merge(broadcast_if_small(source, source.count()), self.log.path, clauses, self._stamp(), quick)
 

@@ -27,6 +27,7 @@ from oncelake.keyed.reduce import COPIES, MATCHED, TIE, ReducedBatch, rank_rows,
 from oncelake.keyed.spec import Spec
 from oncelake.model.contracts import Writing
 from oncelake.spark.columns import find_column, select_fields
+from oncelake.spark.materialize import materialize
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -64,9 +65,9 @@ class Scd2Merge:
             untimed = batch.rows.where(column(columns.by[0]).isNull()).drop(DELETED, TIE)
             refuse(NullKeys, untimed, replace(columns, keys=columns.by[:1]), merge.writing)
         keys = batch.rows.select(*prefixed(columns.keys, "k")).distinct()
-        existing = _select_keys(merge.table(batch), keys, columns).localCheckpoint()
+        existing = materialize(_select_keys(merge.table(batch), keys, columns))
         stored = self._stored_events(keys)
-        events = self._all_events(batch, existing, stored).localCheckpoint()
+        events = materialize(self._all_events(batch, existing, stored))
         merge.prepared_rows().prepare(_new_hidden_events(events, stored, columns))
         changes = _version_changes(_build_versions(events, columns), existing, columns)
         return changes, self._clauses(batch), batch
@@ -77,7 +78,7 @@ class Scd2Merge:
         if rows is None:
             return None
         lacking = [field for field in columns.schema.fields if field.name not in rows.columns]
-        rows = rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
+        rows = rows.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in lacking))
         return _select_keys(rows, keys, columns).select(*map(column, columns.names), DELETED)
 
     def _all_events(self, batch: ReducedBatch, existing: DataFrame, stored: DataFrame | None) -> DataFrame:
@@ -170,4 +171,4 @@ def _version_changes(versions: DataFrame, existing: DataFrame, columns: TableCol
     names = [*columns.names, FROM, TO, CURRENT]
     selected = [(keys[name] if name in keys else column(name)).alias(name) for name in names]
     matched = column(f"t {FROM}").isNotNull().alias(MATCHED)
-    return joined.where(~unchanged).select(*selected, gone.alias(DELETED), matched).localCheckpoint()
+    return materialize(joined.where(~unchanged).select(*selected, gone.alias(DELETED), matched))

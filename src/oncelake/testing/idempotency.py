@@ -85,10 +85,11 @@ class ComparedTables(NamedTuple):
 
     def _snapshot(self, table: Table) -> TableSnapshot | None:
         from oncelake.delta.log import find_log
+        from oncelake.spark.materialize import materialize
         from oncelake.spark.session import open_session
 
         if not isinstance(table, str | Path):
-            frame = table().localCheckpoint()
+            frame = materialize(table())
             return TableSnapshot(lambda: frame)
         log = find_log(str(table), str(table))
         if log is None:
