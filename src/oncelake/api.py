@@ -32,6 +32,7 @@ from oncelake.planning.plan import make_plan, scope_pipelines, select_pipelines
 from oncelake.planning.scope import scope_of
 from oncelake.planning.writers import Identity
 from oncelake.sources import SOURCES
+from oncelake.spark.connect import is_remote
 from oncelake.storage.lease import lease_problem
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ class Project:
     def _set_up(self, settings: Settings, pipelines: Mapping[str, Pipeline], spark: SparkSession | None) -> None:
         self.settings, self.pipelines, self._spark = settings, pipelines, spark
         self._owns_session = spark is None
-        self.lake = Lake(settings.lake, str(settings.root), formerly=former_names(pipelines.values()))
+        formerly, remote = former_names(pipelines.values()), is_remote(settings.spark)
+        self.lake = Lake(settings.lake, str(settings.root), formerly=formerly, remote=remote)
 
     def plan(self, *names: str, **options: Unpack[RunOptions]) -> Plan:
         """Return what `run` would do, and why. `end` is exclusive."""
@@ -263,7 +265,7 @@ class Project:
         known = {table for p in self.pipelines.values() for table in p.writes_tables | p.reads_tables}
         sandboxed = copy(self)
         elsewhere = {table: self.lake.table(table).path for table in known - written}
-        sandboxed.lake = Lake(lake, self.lake.root, elsewhere, self.lake.formerly)
+        sandboxed.lake = Lake(lake, self.lake.root, elsewhere, self.lake.formerly, self.lake.remote)
         return sandboxed
 
     def session(self) -> SparkSession:

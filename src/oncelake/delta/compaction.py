@@ -15,8 +15,8 @@ from oncelake.delta.commit_file import statistics_of
 from oncelake.delta.conflicts import one_line
 from oncelake.delta.log import TableLog
 from oncelake.model.contracts import Table
-from oncelake.spark.session import clone_session
-from oncelake.spark.sql import one_of, typed_literal
+from oncelake.spark.session import own_session
+from oncelake.spark.sql import identifier, one_of, typed_literal
 from oncelake.storage.lock import Busy
 
 if TYPE_CHECKING:
@@ -60,12 +60,9 @@ def due(log: TableLog) -> list[Partition]:
 
 def compact(session: SparkSession, log: TableLog, partitions: list[Partition]) -> None:
     """Compact the small files of some partitions."""
-    from delta.tables import DeltaTable
-
-    own = clone_session(session)
-    for key, value in {"minFileSize": SMALL, "maxFileSize": _WHOLE, "maxDeletedRowsRatio": _DELETED}.items():
-        own.conf.set(f"spark.databricks.delta.optimize.{key}", str(value))
     places = [{name: typed_literal(value, log.schema[name]) for name, value in each} for each in partitions]
-    optimizing = DeltaTable.forPath(own, log.path).optimize()
     where = one_of(places) if log.partitioned_by else None
-    (optimizing.where(where) if where else optimizing).executeCompaction()
+    with own_session(session) as own:
+        for key, value in {"minFileSize": SMALL, "maxFileSize": _WHOLE, "maxDeletedRowsRatio": _DELETED}.items():
+            own.conf.set(f"spark.databricks.delta.optimize.{key}", str(value))
+        own.sql(f"OPTIMIZE delta.{identifier(log.path)}{f' WHERE {where}' if where else ''}")

@@ -14,7 +14,8 @@ from oncelake.delta.log import TableLog, find_log, refresh_log
 from oncelake.errors import BadDeclaration, TableMissing
 from oncelake.model.contracts import Stamp, Table
 from oncelake.model.names import table_name_problem
-from oncelake.storage.lock import table_lock
+from oncelake.spark.connect import stop_session
+from oncelake.storage.lock import Holder, table_lock
 from oncelake.storage.paths import INTERNAL, is_local
 
 if TYPE_CHECKING:
@@ -27,16 +28,21 @@ _SINGLE_DRIVER = ("s3://", "s3a://", "s3n://")
 class DeltaTable:
     """One Delta table. Its log is replayed once, and refreshed from the last known version after that."""
 
-    def __init__(self, name: str, path: str, lake: str, formerly: FormerNames | None = None) -> None:
+    def __init__(
+        self, name: str, path: str, lake: str, formerly: FormerNames | None = None, remote: bool = False
+    ) -> None:
         """Nothing is read before the log is asked for."""
-        self.name, self.path, self._lake, self._formerly = name, path, lake, formerly or {}
+        self.name, self.path, self._lake, self._formerly, self._remote = name, path, lake, formerly or {}, remote
         self._log: TableLog | None = None
         self._reading = threading.Lock()
 
     @property
     def exclusive(self) -> bool:
-        """Whether the lock keeps every other writer out from the look at the log to the commit."""
-        return is_local(self._lake)
+        """Whether the lock keeps every other writer out from the look at the log to the commit.
+
+        Not on an object store, where it is a lease, and not under Connect, where the server may commit for a killed client.
+        """
+        return is_local(self._lake) and not self._remote
 
     def log(self) -> TableLog | None:
         """Return the log as it is now, or None if the table does not exist. Only new commits are read."""
@@ -51,9 +57,11 @@ class DeltaTable:
         """Return the log as it was last read, without looking whether it grew."""
         return self._log or self.log()
 
-    def lock(self, timeout: float, give_up: Callable[[], bool], doing: str = "") -> AbstractContextManager[None]:
+    def lock(
+        self, timeout: float, give_up: Callable[[], bool], doing: str = "", session: str | None = None
+    ) -> AbstractContextManager[None]:
         """Hold the table's lock; Busy if that took longer than the timeout, or `give_up` says waiting is pointless."""
-        return table_lock(self._lake, self.name, timeout, give_up, doing)
+        return table_lock(self._lake, self.name, timeout, give_up, Holder(doing, session, stop_session))
 
     def mark(self, stamp: Stamp, session: SparkSession) -> None:
         """Commit a stamp without data."""
@@ -72,6 +80,8 @@ class Lake:
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     # By table, the former names of the pipelines that write it: their works count under the present names.
     formerly: Mapping[str, FormerNames] = field(default_factory=dict)
+    # Whether a Spark Connect server commits.
+    remote: bool = False
     _tables: dict[str, DeltaTable] = field(default_factory=dict, repr=False, compare=False)
 
     def table(self, name: str) -> DeltaTable:
@@ -80,7 +90,7 @@ class Lake:
             if problem := table_name_problem(name):
                 raise BadDeclaration(where=name, problem=problem)
             path = self.elsewhere.get(name) or posixpath.join(self.path, *name.split("."))
-            self._tables[name] = DeltaTable(name, path, self.path, self.formerly.get(name))
+            self._tables[name] = DeltaTable(name, path, self.path, self.formerly.get(name), self.remote)
         return self._tables[name]
 
     def internal_path(self, *parts: str) -> str:

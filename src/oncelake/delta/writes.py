@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oncelake.model.contracts import Stamp
 from oncelake.model.markers import Marker
+from oncelake.spark.connect import is_connect, one_write_at_a_time, with_settings
 from oncelake.spark.session import clone_session
 from oncelake.spark.sql import identifier, typed_literal
+from oncelake.storage.options import delta_rs_options
 from oncelake.storage.paths import is_local, local_path
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 # Below this size planning is most of the cost of a merge.
 SMALL = 64 * 1024 * 1024
+_TARGET = "t"
 _QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 
 
@@ -70,7 +74,8 @@ def _create_without_jvm(path: str, schema: StructType, layout: Layout) -> None:
 
     place = str(local_path(path)) if is_local(path) else path
     fields = Schema.from_json(schema.json())
-    DeltaTable.create(place, schema=fields, partition_by=list(layout.partition_by), mode="ignore")
+    options, by = delta_rs_options(path), list(layout.partition_by)
+    DeltaTable.create(place, schema=fields, partition_by=by, mode="ignore", storage_options=options)
 
 
 def _names(columns: tuple[str, ...]) -> str:
@@ -88,7 +93,8 @@ def partitions_of(frame: DataFrame, columns: tuple[str, ...]) -> list[dict[str, 
 
 def append(frame: DataFrame, path: str, stamp: Stamp) -> None:
     """Append the rows."""
-    _writer(frame, stamp).mode("append").save(path)
+    with one_write_at_a_time(frame.sparkSession):
+        _writer(frame, stamp).mode("append").save(path)
 
 
 def mark(session: SparkSession, path: str, stamp: Stamp) -> None:
@@ -101,7 +107,7 @@ def restore(path: str, version: int, markers: Sequence[Marker], facts: str) -> N
     from deltalake import CommitProperties, DeltaTable, Transaction
 
     transactions = [Transaction(marker.app_id, marker.version) for marker in markers]
-    table = DeltaTable(str(local_path(path)) if is_local(path) else path)
+    table = DeltaTable(str(local_path(path)) if is_local(path) else path, storage_options=delta_rs_options(path))
     table.restore(
         version,
         commit_properties=CommitProperties(custom_metadata={"userMetadata": facts}, app_transactions=transactions),
@@ -110,14 +116,16 @@ def restore(path: str, version: int, markers: Sequence[Marker], facts: str) -> N
 
 def replace(frame: DataFrame, path: str, predicate: str, stamp: Stamp) -> None:
     """Replace the rows that the predicate matches (`replaceWhere`); rows outside it are refused."""
-    _writer(frame, stamp).mode("overwrite").option("replaceWhere", predicate).save(path)
+    with one_write_at_a_time(frame.sparkSession):
+        _writer(frame, stamp).mode("overwrite").option("replaceWhere", predicate).save(path)
 
 
 def overwrite(frame: DataFrame, path: str, stamp: Stamp, new_schema: bool = False) -> None:
     """Replace all rows of the table, with `new_schema` also its columns."""
     # Explicit, because a user's session may set dynamic mode, which keeps partitions that became empty.
     writer = _writer(frame, stamp).mode("overwrite").option("partitionOverwriteMode", "static")
-    (writer.option("overwriteSchema", "true") if new_schema else writer).save(path)
+    with one_write_at_a_time(frame.sparkSession):
+        (writer.option("overwriteSchema", "true") if new_schema else writer).save(path)
 
 
 @dataclass(frozen=True)
@@ -138,10 +146,14 @@ def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp, quick: boo
 
     `quick` is for few rows, and files so small that planning is most of the cost.
     """
+    settings = {**_settings(stamp), **(_QUICK if quick else {})}
+    if is_connect(rows.sparkSession):
+        _merge_into(rows, path, clauses, settings)
+        return
     from delta.tables import DeltaTable
 
     own = clone_session(rows.sparkSession)
-    for key, value in {**_settings(stamp), **(_QUICK if quick else {})}.items():
+    for key, value in settings.items():
         own.conf.set(key, value)
     merging = DeltaTable.forPath(own, path).alias("t").merge(rows.alias("s"), clauses.on)
     if clauses.evolve:
@@ -153,6 +165,43 @@ def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp, quick: boo
     if clauses.values:
         merging = merging.whenNotMatchedInsert(clauses.insert, dict(clauses.values))
     merging.execute()
+
+
+def _merge_into(rows: DataFrame, path: str, clauses: Clauses, settings: Mapping[str, str]) -> None:
+    """Merge under Connect, in the session that has the rows: another one does not see what was computed there.
+
+    The settings are taken out again, however it ends, and no other write of ours runs in the session meanwhile. A view
+    gives the table the name `t`, which `mergeInto` cannot.
+    """
+    from pyspark.sql import functions as F
+
+    session = rows.sparkSession
+    with one_write_at_a_time(session), _named(session, path), with_settings(session, settings):
+        merging = rows.alias("s").mergeInto(_TARGET, F.expr(clauses.on))
+        if clauses.evolve:
+            merging = merging.withSchemaEvolution()
+        if clauses.delete is not None:
+            merging = merging.whenMatched(clauses.delete).delete()
+        if clauses.sets:
+            merging = merging.whenMatched(clauses.update).update(dict(clauses.sets))
+        if clauses.values:
+            merging = merging.whenNotMatched(clauses.insert).insert(dict(clauses.values))
+        merging.merge()
+
+
+@contextmanager
+def _named(session: SparkSession, path: str) -> Iterator[None]:
+    """Let `t` be a table inside the block; a view of that name comes back afterwards."""
+    views = [view.name for view in session.catalog.listTables() if view.isTemporary]
+    before = session.table(_TARGET) if _TARGET in views else None
+    session.read.format("delta").load(path).createOrReplaceTempView(_TARGET)
+    try:
+        yield
+    finally:
+        if before is not None:
+            before.createOrReplaceTempView(_TARGET)
+        else:
+            session.catalog.dropTempView(_TARGET)
 
 
 def change(session: SparkSession, path: str, condition: Column, sets: Mapping[str, Column] | None = None) -> None:

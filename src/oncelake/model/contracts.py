@@ -102,8 +102,13 @@ class Table(Protocol):
         """Return the log as it was last read."""
         ...
 
-    def lock(self, timeout: float, give_up: Callable[[], bool], doing: str = "") -> AbstractContextManager[None]:
-        """Hold the table's lock; raise Busy after the timeout, or when `give_up` returns True."""
+    def lock(
+        self, timeout: float, give_up: Callable[[], bool], doing: str = "", session: str | None = None
+    ) -> AbstractContextManager[None]:
+        """Hold the table's lock; raise Busy after the timeout, or when `give_up` returns True.
+
+        `session` is the address of a Connect session that commits: it may do so after this process was killed.
+        """
         ...
 
     def mark(self, stamp: Stamp, session: SparkSession) -> None:

@@ -29,7 +29,8 @@ from oncelake.running.commit import Claim, Retryable, commit_once, make_facts, m
 from oncelake.running.commit_state import CommitState, commit_state
 from oncelake.running.context import RunContext
 from oncelake.running.transform import SchemasDiffer, SliceFrame, call_transform, unite
-from oncelake.spark.session import cancel, in_timezone, log_folder
+from oncelake.spark.connect import describe_session
+from oncelake.spark.session import attempt_session, cancel, log_folder
 
 Pins = Mapping[str, Any]
 
@@ -72,18 +73,18 @@ class _Attempt:
         """Commit what is not done, under the locks of its targets; frames are built anew for every retry."""
         first = [self._pins()]
         # Before the lock: it notes the JVMs there are when it is taken, and one it does not know of outlives a kill unseen.
-        session, grid = self.context.session(), self.pipeline.grid
-        session = session if grid is None else in_timezone(session, grid.zone)
+        grid = self.pipeline.grid
+        with attempt_session(self.context.session(), grid.zone if grid else None) as session:
 
-        def act() -> SplitRange | None:
-            try:
-                return self._commit(session, first.pop if first else self._pins)
-            except KeyboardInterrupt:
-                # While the lock is still held: nobody else should begin before Spark has stopped.
-                cancel(session)
-                raise
+            def act() -> SplitRange | None:
+                try:
+                    return self._commit(session, first.pop if first else self._pins)
+                except KeyboardInterrupt:
+                    # While the lock is still held: nobody else should begin before Spark has stopped.
+                    cancel(session)
+                    raise
 
-        return commit_once(act, self._claim(), self.context.lock_timeout)
+            return commit_once(act, self._claim(describe_session(session)), self.context.lock_timeout)
 
     def fail(self, error: OncelakeError) -> None:
         """Give every work without an outcome the error's, with what is committed for whoever reads it."""
@@ -91,7 +92,7 @@ class _Attempt:
             if work.target not in self.outcomes:
                 self.outcomes[work.target] = failure_of(work, error, self._committed(work))
 
-    def _claim(self) -> Claim:
+    def _claim(self, session: str | None) -> Claim:
         slice_ = self.works[0].slice
         tables = [self.context.lake.table(w.target) for w in self.works if w.target not in self.context.held]
         return Claim(
@@ -101,6 +102,7 @@ class _Attempt:
             lambda: all(self._state(work).done for work in self.works),
             lambda *facts: self.context.notify(Retrying(self.context.run, self.works[0], *facts)),
             self.works[0].target,
+            session,
         )
 
     def _commit(self, session: Any, make_pins: Callable[[], Pins]) -> SplitRange | None:

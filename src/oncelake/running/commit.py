@@ -65,6 +65,8 @@ class Claim:
     retrying: Callable[[int, float, str], None] = lambda *_: None
     # The target to name in an error, where the run holds the locks and the claim has no tables of its own.
     target: str = ""
+    # The address of the Connect session that commits: it may do so after this process was killed.
+    session: str | None = None
 
 
 class Retryable(Exception):
@@ -170,7 +172,7 @@ def hold(claim: Claim, held: ExitStack, lock_timeout: float) -> None:
     """Take the lock of every table, always in the same order; stop waiting when somebody else has done the work."""
     for table in sorted(claim.tables, key=lambda table: table.name):
         try:
-            held.enter_context(table.lock(lock_timeout, claim.done, claim.doing))
+            held.enter_context(table.lock(lock_timeout, claim.done, claim.doing, claim.session))
         except Busy as busy:
             if claim.done():
                 return

@@ -18,6 +18,7 @@ from oncelake.model.work import COMMITTED, Outcome, Work
 from oncelake.running.commit import write_work
 from oncelake.running.commit_state import requested_generation
 from oncelake.running.context import RunContext
+from oncelake.spark.connect import is_connect
 from oncelake.storage.paths import is_local, local_path
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def write(
         raise BadDeclaration(where=call.where, problem=f"generation={generation!r} is not a number from 1 to 999")
     if not isinstance(slice_, Interval) and pattern.kind == "replace_interval":
         raise BadDeclaration(where=call.where, problem="replace_interval needs interval=(start, end)")
-    context = RunContext(_lake(lake), lambda: frame.sparkSession, (), LOCK_TIMEOUT)
+    remote = is_connect(frame.sparkSession)
+    context = RunContext(_lake(lake, remote), lambda: frame.sparkSession, (), LOCK_TIMEOUT)
     table = context.lake.table(pattern.target)
     todo = Work(pipeline, pattern.target, slice_, generation, pattern.marker(pipeline, slice_, generation))
     if (log := table.log()) is not None and (requested := requested_generation(todo, log)) > generation:
@@ -62,9 +64,9 @@ def write(
     return outcome
 
 
-def _lake(path: str) -> Lake:
+def _lake(path: str, remote: bool) -> Lake:
     # Absolute, because Spark's idea of the current folder is that of its start.
-    return Lake(str(local_path(path).resolve()) if is_local(path) else path.rstrip("/"), ".")
+    return Lake(str(local_path(path).resolve()) if is_local(path) else path.rstrip("/"), ".", remote=remote)
 
 
 def _named(work: str, interval: Interval | tuple[str, str] | None, call: _Call) -> tuple[str, Slice]:

@@ -14,24 +14,33 @@ from typing import TYPE_CHECKING
 
 from oncelake.errors import SparkUnavailable
 from oncelake.spark.class_archive import archive_options
+from oncelake.spark.connect import REMOTE, close, is_connect
 from oncelake.spark.jars import cache_folder, delta_jars, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_TIMEZONE = "spark.sql.session.timeZone"
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # Delta recognises its own commit when the reply was lost; the marker would detect it anyway.
     "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
+    _TIMEZONE: "UTC",
 }
 # Settings that put a marker (`txn`) and facts into every commit of a session.
 _TXN_KEYS = tuple(
     f"spark.databricks.delta.{key}" for key in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata")
 )
 # Settings to which the user's value is appended with this separator, instead of replacing ours.
-_APPENDED = {"spark.driver.extraClassPath": os.pathsep, "spark.driver.extraJavaOptions": " "}
+_APPENDED = {
+    "spark.driver.extraClassPath": os.pathsep,
+    "spark.driver.extraJavaOptions": " ",
+    "spark.jars": ",",
+    "spark.sql.extensions": ",",
+}
+# Set for a Python program that spark-submit started: its JVM, master and jars are there already.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 
 def open_session(settings: Mapping[str, str]) -> SparkSession:
@@ -41,19 +50,13 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    if "spark.remote" in settings:
-        return SparkSession.builder.remote(settings["spark.remote"]).getOrCreate()
+    if REMOTE in settings:
+        return SparkSession.builder.remote(settings[REMOTE]).getOrCreate()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    master = settings.get("spark.master", os.environ.get("MASTER", "local[*]"))
     java()
-    local = _local_defaults() if master.startswith("local") else {}
-    merged = {**_DELTA, **local, **settings, "spark.master": master}
-    for key, separator in _APPENDED.items():
-        if key in local and key in settings:
-            merged[key] = f"{local[key]}{separator}{settings[key]}"
     builder = SparkSession.builder.appName("oncelake")
-    for key, value in merged.items():
+    for key, value in _merge(_defaults(settings), settings).items():
         builder = builder.config(key, value)
     with _spark_log() as log, _keep_interrupt_handler():
         try:
@@ -102,13 +105,31 @@ def cancel(session: SparkSession) -> None:
         session.interruptAll()
 
 
-def in_timezone(session: SparkSession, zone: str) -> SparkSession:
-    """Return a session with this time zone: the given one if it has it, otherwise a clone."""
-    if session.conf.get("spark.sql.session.timeZone") == zone:
-        return session
+@contextmanager
+def attempt_session(session: SparkSession, zone: str | None) -> Iterator[SparkSession]:
+    """Yield the session of one attempt: with the time zone of its grid, and under Connect always a clone, closed at the end.
+
+    Under Connect a merge takes its marker from the settings of the session that has the rows, so no two attempts share one.
+    """
+    own = is_connect(session) or (zone is not None and session.conf.get(_TIMEZONE) != zone)
+    if not own:
+        yield session
+        return
+    with own_session(session) as clone:
+        if zone is not None:
+            clone.conf.set(_TIMEZONE, zone)
+        yield clone
+
+
+@contextmanager
+def own_session(session: SparkSession) -> Iterator[SparkSession]:
+    """Yield a clone of a session, closed at the end where that is needed."""
     clone = clone_session(session)
-    clone.conf.set("spark.sql.session.timeZone", zone)
-    return clone
+    try:
+        yield clone
+    finally:
+        if is_connect(clone):
+            close(clone)
 
 
 def has_leaked_txn(session: SparkSession) -> bool:
@@ -133,6 +154,37 @@ def clone_session(session: SparkSession) -> SparkSession:
             clone.conf.set(key, value)
     clone.catalog.setCurrentDatabase(session.catalog.currentDatabase())
     return clone
+
+
+def _defaults(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return our settings for the master that a session will run on."""
+    if _SUBMITTED in os.environ:
+        return _merge(_DELTA, _submitted())
+    master = settings.get("spark.master", os.environ.get("MASTER", "local[*]"))
+    place = _local_defaults() if master.startswith("local") else _cluster_defaults(settings)
+    return {**_DELTA, **place, "spark.master": master}
+
+
+def _merge(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
+    """Return both settings: theirs win, except where both count."""
+    both = {key: separator for key, separator in _APPENDED.items() if key in ours and key in theirs}
+    joined = {key: f"{ours[key]}{separator}{theirs[key]}" for key, separator in both.items()}
+    return {**ours, **theirs, **joined}
+
+
+def _submitted() -> dict[str, str]:
+    """Return what the command line of spark-submit says of settings that we have values for."""
+    from pyspark import SparkConf
+
+    given = dict(SparkConf().getAll())
+    return {key: given[key] for key in _DELTA if key in given}
+
+
+def _cluster_defaults(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings for a cluster: Delta's jars travel with the application, unless the user's own bring them."""
+    theirs = f"{settings.get('spark.jars', '')} {settings.get('spark.jars.packages', '')}"
+    jars = {} if "delta-spark" in theirs else {"spark.jars": ",".join(delta_jars())}
+    return {**jars, "spark.ui.showConsoleProgress": "false"}
 
 
 def _local_defaults() -> dict[str, str]:

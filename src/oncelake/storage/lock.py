@@ -2,7 +2,8 @@
 
 It is a kernel lock (flock), so it is released when its holder dies. The kernel does not know one thing: a killed Python
 process leaves its JVM running for a moment, and that JVM may still commit. So the holder writes its JVMs to the lock file,
-and the next runner waits until those have ended too.
+and the next runner waits until those have ended too. A Spark Connect server goes on: the next runner interrupts the session
+that the lock file names, and no write relies on the lock.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from oncelake.errors import LockUnavailable
@@ -25,6 +26,15 @@ from oncelake.storage.lease import acquire, lease_files, leases, renewing
 from oncelake.storage.paths import INTERNAL, is_local, local_path
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+
+
+class Holder(NamedTuple):
+    """What the holder of a lock does, the Connect session that commits for it, and how to stop that of a dead holder."""
+
+    doing: str = ""
+    session: str | None = None
+    stop_session: Callable[[str], bool] = lambda _: False
 
 
 class Busy(Exception):
@@ -38,19 +48,20 @@ class Busy(Exception):
 
 @contextmanager
 def table_lock(
-    lake: str, table: str, lock_timeout: float, give_up: Callable[[], bool], doing: str = ""
+    lake: str, table: str, lock_timeout: float, give_up: Callable[[], bool], holder: Holder | None = None
 ) -> Iterator[None]:
     """Hold a table's lock; raise Busy after the timeout, or when `give_up` says that waiting is pointless.
 
     On an object store it is a lease, which expires by itself.
     """
     if not is_local(lake):
-        with _hold_lease(lake, table, lock_timeout, give_up, {**_this_process(), "doing": doing}):
+        with _hold_lease(lake, table, lock_timeout, give_up, _this_process(holder or Holder())):
             yield
         return
     with _open_lock_file(lake, table) as file:
         _acquire(file, lock_timeout, give_up)
-        _write_holder(file, {**_this_process(), "doing": doing}, table)
+        _stop_former_session(file, holder or Holder(), table)
+        _write_holder(file, _this_process(holder or Holder()), table)
         yield
         # Not after an error, an interrupt or a kill: then our JVM may still be committing.
         file.seek(0)
@@ -135,10 +146,23 @@ def _write_holder(file: IO[str], holder: dict[str, Any], table: str) -> None:
         raise LockUnavailable(target=table, problem=str(error), folder=str(Path(file.name).parent)) from error
 
 
-def _this_process() -> dict[str, Any]:
+def _stop_former_session(file: IO[str], holder: Holder, table: str) -> None:
+    """Interrupt the Connect session of a holder that was killed: its server may still be committing."""
+    session = _read_holder(file).get("session")
+    if session and not holder.stop_session(session):
+        address = session.partition("/;")[0]
+        problem = f"a killed client of {address} was writing {table}, and the server does not say whether it still is"
+        warnings.warn(f"{problem}; its work is written once all the same", stacklevel=4)
+
+
+def _this_process(holder: Holder) -> dict[str, Any]:
+    pid, jvms = os.getpid(), _jvms()
+    if not jvms and not holder.session and _SUBMITTED in os.environ:
+        problem = "the lock does not see the JVM of this session: if this process is killed, its JVM may still commit"
+        warnings.warn(f"{problem}; end it before the next run", stacklevel=4)
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    pid = os.getpid()
-    return {"pid": pid, "started": process_start(pid), "host": socket.gethostname(), "since": since, "jvms": _jvms()}
+    process = {"pid": pid, "started": process_start(pid), "host": socket.gethostname(), "since": since, "jvms": jvms}
+    return {**process, "doing": holder.doing, **({"session": holder.session} if holder.session else {})}
 
 
 def _read_holder(file: Any) -> dict[str, Any]:
@@ -159,15 +183,15 @@ def _describe(holder: dict[str, Any]) -> str:
 
 
 def _jvms() -> list[list[int]]:
-    """Return the JVMs that this process started, each with its start time, because process ids are reused."""
-    jvms: list[list[int]] = []
+    """Return the JVMs that may commit for this process, each with its start time, because process ids are reused.
+
+    Those that it started, or the one that started it: spark-submit's JVM is the parent of its Python program.
+    """
+    pids = [os.getppid()]
     for children in Path("/proc/self/task").glob("*/children"):
-        try:
-            pids = children.read_text().split()
-        except OSError:
-            continue
-        jvms += [[int(pid), start] for pid in pids if (start := process_start(int(pid), "java")) is not None]
-    return jvms
+        with suppress(OSError):
+            pids += map(int, children.read_text().split())
+    return [[pid, start] for pid in pids if (start := process_start(pid, "java")) is not None]
 
 
 def _orphans(holder: dict[str, Any]) -> list[int]:

@@ -1,0 +1,96 @@
+"""Spark Connect: the session is on a server, the plain client has no JVM, and the server outlives a client that is killed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REMOTE = "spark.remote"
+_MODE = "SPARK_CONNECT_MODE_ENABLED"
+_writing: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
+_guard = threading.Lock()
+
+
+def is_remote(settings: Mapping[str, str]) -> bool:
+    """Return whether a project with these settings runs on a Spark Connect server, as far as that is known before it starts."""
+    return REMOTE in settings or "SPARK_REMOTE" in os.environ or _MODE in os.environ
+
+
+def choose_mode(settings: Mapping[str, str]) -> None:
+    """Tell pyspark that functions and UDFs will be those of Connect. They are made when the project is loaded."""
+    if REMOTE in settings:
+        os.environ.setdefault(_MODE, "1")
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Return whether a session is one of Spark Connect. By its class: a classic session raises for what only Connect has."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def describe_session(session: SparkSession) -> str | None:
+    """Return the address of a Connect session, with which another client can reach it; None for a classic session."""
+    if not is_connect(session):
+        return None
+    client: Any = session.client  # type: ignore[attr-defined]
+    builder = client._builder  # noqa: SLF001  the client shows its host, but not its port
+    return f"sc://{getattr(builder, 'endpoint', client.host)}/;session_id={client._session_id};user_id={client._user_id}"  # noqa: SLF001
+
+
+def close(session: SparkSession) -> None:
+    """Release a Connect session that was cloned, with the rows that it keeps. Left open, it hangs the process at its exit."""
+    client: Any = session.client  # type: ignore[attr-defined]
+    with suppress(Exception):  # the server may be gone
+        client.release_session()
+    with suppress(Exception):
+        client.close()
+
+
+def stop_session(address: str) -> bool:
+    """Interrupt whatever a killed client's session still runs, and release it; return whether the server did so."""
+    try:
+        from pyspark.sql.connect.client import SparkConnectClient
+
+        client = SparkConnectClient(address)
+        try:
+            client.interrupt_all()
+            client.release_session()
+        finally:
+            client.close()
+    except Exception:  # noqa: BLE001  no client library here, no server there
+        return False
+    return True
+
+
+@contextmanager
+def one_write_at_a_time(session: SparkSession) -> Iterator[None]:
+    """Serialise our writes in a Connect session: while one merges, its marker is among the settings of the session."""
+    if not is_connect(session):
+        yield
+        return
+    with _guard:
+        lock = _writing.setdefault(session, threading.RLock())
+    with lock:
+        yield
+
+
+@contextmanager
+def with_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of a session inside the block, and put back what was there, however it ends."""
+    before = {key: session.conf.get(key, None) for key in settings}
+    try:
+        for key, value in settings.items():
+            session.conf.set(key, value)
+        yield
+    finally:
+        for key, previous in before.items():
+            if previous is None:
+                session.conf.unset(key)
+            else:
+                session.conf.set(key, previous)
