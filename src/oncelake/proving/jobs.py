@@ -11,17 +11,26 @@ from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol
 
 import oncelake as once
+from oncelake.declare.graph import former_names
+from oncelake.declare.pipelines import Pipeline
+from oncelake.errors import OncelakeError
 from oncelake.model import failpoints
 from oncelake.model.contracts import Pins, Read, Reading, Source
-from oncelake.model.work import Report
+from oncelake.model.work import COMMITTED, FAILED, Report
+from oncelake.proving.testbed import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+    from oncelake.operations.rebuild import Rebuild
+
+Works = list[dict[str, Any]]
 
 
 class Job(Protocol):
@@ -82,31 +91,56 @@ class PipelineJob:
         with _with_settings(self.session(), request.get("settings", {})), _stop_at(reached, request.get("stop_at")):
             if (threads := request.get("threads", 1)) > 1:
                 with ThreadPoolExecutor(threads) as pool:
-                    reports = [r for each in pool.map(lambda _: self._reports(request), range(threads)) for r in each]
+                    works = [w for each in pool.map(lambda _: self._works(request), range(threads)) for w in each]
             else:
-                reports = self._until_stopped(request)
-        works = [work.document() for report in reports for work in report.works]
+                works = self._until_stopped(request)
         return {"works": works, "reached": reached}
 
-    def _until_stopped(self, request: Mapping[str, Any]) -> list[Report]:
+    def _until_stopped(self, request: Mapping[str, Any]) -> Works:
         try:
-            return self._reports(request)
+            return self._works(request)
         except Stopped:
             return []
+        except OncelakeError as error:  # what is refused as a whole
+            facts = {"code": error.code, "target": error.facts.get("target")}
+            return [{"outcome": error.outcome, "error": str(error), **facts}]
 
-    def _reports(self, request: Mapping[str, Any]) -> list[Report]:
+    def _works(self, request: Mapping[str, Any]) -> Works:
+        """Run, restate, rebuild or restore as requested, and return the works."""
+        project = self._project(request)
+        now, name = datetime.fromisoformat(self.spec["now"]), request.get("name", self.name)
+        if versions := request.get("restore"):
+            return [_ended(table, project.restore(table, version).version) for table, version in versions.items()]
+        if request.get("rebuild"):
+            targets = sorted(project.pipelines[name].writes_tables)
+            return [work for table in targets for work in _rebuilt(project.rebuild(table, now=now))]
+        if request.get("restate"):
+            starts, ends = zip(*request["spans"], strict=True)
+            whole = {"start": min(starts), "end": max(ends)} if starts[0] else {}
+            return _documents(project.restate(name, now=now, **whole))
+        accepting = request.get("accept_new_input", False)
+        reports = (
+            project.run(name, start=start, end=end, now=now, accept_new_input=accepting)
+            for start, end in request["spans"]
+        )
+        return [work for report in reports for work in _documents(report)]
+
+    def _project(self, request: Mapping[str, Any]) -> once.Project:
+        """Return the project as requested: with other input files, or the pipeline declared otherwise."""
         project = self._open(request["root"], self.session()) if request.get("root") else self.project
         project.settings = replace(
             project.settings, lock_timeout=request.get("lock_timeout", self.spec["lock_timeout"])
         )
+        pipeline = project.pipelines[self.name]
         if number := request.get("scatter"):
-            project = _repartition_sources(project, self.name, number)
-        now = datetime.fromisoformat(self.spec["now"])
-        if request.get("restate"):
-            starts, ends = zip(*request["spans"], strict=True)
-            whole = {"start": min(starts), "end": max(ends)} if starts[0] else {}
-            return [project.restate(self.name, now=now, **whole)]
-        return [project.run(self.name, start=start, end=end, now=now) for start, end in request["spans"]]
+            reads = {key: _RepartitionedSource(source, number) for key, source in pipeline.reads.items()}
+            pipeline = replace(pipeline, reads=reads)
+        if request.get("second"):
+            pipeline = _with_second_targets(pipeline)
+        if name := request.get("name"):
+            former = (*(pipeline.formerly or ()), self.name) if request.get("formerly") else None
+            pipeline = replace(pipeline, name=name, formerly=former)
+        return project if pipeline is project.pipelines[self.name] else _redeclared(project, self.name, pipeline)
 
 
 @dataclass(frozen=True)
@@ -124,21 +158,53 @@ class _RepartitionedSource:
         return lambda slice_: read(slice_).repartition(self.number)
 
 
-def _repartition_sources(project: once.Project, name: str, number: int) -> once.Project:
-    pipeline = project.pipelines[name]
-    reads = {key: _RepartitionedSource(source, number) for key, source in pipeline.reads.items()}
-    repartitioned = copy(project)
-    repartitioned.pipelines = {**project.pipelines, name: replace(pipeline, reads=reads)}
-    return repartitioned
+def _redeclared(project: once.Project, name: str, pipeline: Pipeline) -> once.Project:
+    """Return the project with a pipeline in the place of another."""
+    changed = copy(project)
+    changed.pipelines = {
+        pipeline.name if each == name else each: pipeline if each == name else found
+        for each, found in project.pipelines.items()
+    }
+    former = former_names(changed.pipelines.values())
+    changed.lake = replace(project.lake, formerly=former, _tables={})
+    return changed
+
+
+def _with_second_targets(pipeline: Pipeline) -> Pipeline:
+    """Return the pipeline with a second target beside each of its targets, written by the same pattern from the same frame."""
+    first = pipeline.writes[0].target
+
+    @wraps(pipeline.function)
+    def both(**arguments: Any) -> dict[str, Any]:
+        result = pipeline.function(**arguments)
+        frames = result if isinstance(result, dict) else {first: result}
+        return {**frames, **{f"{target}{SECOND}": frame for target, frame in frames.items()}}
+
+    patterns = [replace(pattern, target=f"{pattern.target}{SECOND}") for pattern in pipeline.writes]  # type: ignore[type-var]
+    return replace(pipeline, writes=(*pipeline.writes, *patterns), function=both)
+
+
+def _documents(report: Report) -> Works:
+    return [work.document() for work in report.works]
+
+
+def _ended(target: str, version: int | None, error: str | None = None) -> dict[str, Any]:
+    """Return the document of an operation on a whole table."""
+    return {"outcome": FAILED if error else COMMITTED, "error": error, "target": target, "version": version}
+
+
+def _rebuilt(found: Rebuild) -> Works:
+    works = [_ended(found.target, found.version)] if found.failed is None else _documents(found.failed)
+    return works or [_ended(found.target, None, "nothing was rebuilt")]
 
 
 @contextmanager
-def _stop_at(reached: list[str], stop_at: int | None) -> Iterator[None]:
-    """Record every failpoint that is reached, and stop at the n-th."""
+def _stop_at(reached: list[str], stop_at: int | str | None) -> Iterator[None]:
+    """Record every failpoint that is reached, and stop at the n-th, or at the first of a name."""
 
     def on_reach(point: str) -> None:
         reached.append(point)
-        if len(reached) == stop_at:
+        if stop_at in (len(reached), point):
             raise Stopped
 
     failpoints.watch(on_reach)

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oncelake.errors import ProverUnavailable, UsageError
-from oncelake.model.contracts import Reading
 from oncelake.model.intervals import Interval, instant_text
 from oncelake.model.slices import Slice, cells
 from oncelake.planning.in_order import is_ordered
+from oncelake.proving.altered_input import make_altered_roots, make_early_root
 from oncelake.proving.images import Folders
-from oncelake.proving.testbed import JobSpec
+from oncelake.proving.testbed import SECOND, JobSpec
 from oncelake.proving.views import View, make_views
-from oncelake.sources.files import FilesSource
 from oncelake.spark.session import session_defaults
-from oncelake.storage.paths import is_local
 
 if TYPE_CHECKING:
     from oncelake.api import Project
+    from oncelake.declare.pipelines import Pipeline
+    from oncelake.delta.tables import Lake
 
 _WORKS = 3
 _LOCK_TIMEOUT = 30  # seconds; a killed JVM releases its lock within two
@@ -66,12 +66,21 @@ def prepare_pipeline(
         redoes=pipeline.grid is None,
         ordered=is_ordered(pipeline),
         threads=True,
-        early=partial(_make_early_root, project, name, slices, sandbox / "early"),
+        early=partial(make_early_root, project, name, slices, sandbox / "early"),
+        altered=partial(make_altered_roots, project, name, slices, sandbox / "altered", sandbox / "altered-early"),
+        second=_second_tables(project, pipeline, inside),
         command=f"oncelake prove {shlex.quote(name)}{''.join(options)}",
         again=f"oncelake run {shlex.quote(name)}",
         exclude=exclude,
     )
     return job, Folders((str(lake),), (lake,))
+
+
+def _second_tables(project: Project, pipeline: Pipeline, inside: Lake) -> dict[str, Path]:
+    """Return the paths of a second table for each target; none if the project has a table of that name."""
+    known = {table for each in project.pipelines.values() for table in each.writes_tables | each.reads_tables}
+    names = [f"{table}{SECOND}" for table in sorted(pipeline.writes_tables)]
+    return {} if known & set(names) else {name: Path(inside.table(name).path) for name in names}
 
 
 def _slices(project: Project, name: str, span: Mapping[str, Any], now: datetime) -> list[Slice]:
@@ -94,35 +103,6 @@ def _span(slice_: Slice) -> tuple[str | None, str | None]:
     if not isinstance(slice_, Interval):
         return None, None
     return instant_text(slice_.start), instant_text(slice_.end)
-
-
-def _make_early_root(project: Project, name: str, slices: Sequence[Slice], root: Path) -> Path | None:
-    """Create a project root that lacks part of the newest work's files; return None if that is not possible."""
-    pipeline, folder = project.pipelines[name], project.settings.root
-    copied: list[Path] = []
-    for source in pipeline.reads.values():
-        if not isinstance(source, FilesSource) or not is_local(source.path) or source.path.startswith("/"):
-            continue
-        for slice_ in slices:
-            reading = Reading(name, slice_, pipeline.grid, project.lake, pipeline.where)
-            for found in source.found(reading):
-                copied.append(root / Path(found.path).relative_to(folder))
-                copied[-1].parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(found.path, copied[-1])
-    return root if copied and _withhold(copied) else None
-
-
-def _withhold(files: Sequence[Path]) -> bool:
-    """Delete the last file or, if it is the only one, the second half of its lines; return whether that worked."""
-    last = files[-1]
-    if sum(file.parent == last.parent for file in files) > 1:
-        last.unlink()
-        return True
-    lines = last.read_bytes().splitlines(keepends=True) if last.suffix in (".json", ".csv") else []
-    if len(lines) < 3:
-        return False
-    last.write_bytes(b"".join(lines[: len(lines) // 2 + 1]))
-    return True
 
 
 def prepare_script(

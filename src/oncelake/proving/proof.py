@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 import oncelake as once
 from oncelake.errors import UsageError
 from oncelake.planning.plan import select_pipelines
-from oncelake.proving import crashes, scenarios
+from oncelake.proving import changed_world, crashes, scenarios
 from oncelake.proving.calls import compiler, library
 from oncelake.proving.cases import Case, sample_evenly
 from oncelake.proving.crashes import Recording
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 LEVELS = ("calls", "steps")
 SPAN = ("date", "start", "end", "now")
 RECORDED = ("crash", "recovery", "lost", "fault", "zombie", "kill")
+CHANGED_WORLD = ("corrected", "restored", "second_target", "renamed")
 SCENARIOS = (
     "clean",
     "twice",
@@ -47,6 +48,7 @@ SCENARIOS = (
     "reader",
     "step",
     "race",
+    *CHANGED_WORLD,
     *RECORDED,
 )
 _PREFIX = "oncelake-proof-"
@@ -54,7 +56,10 @@ _PREFIX = "oncelake-proof-"
 
 @dataclass(frozen=True)
 class Effort:
-    """How much to try. `points` and `minutes` limit it; the seed chooses the sample, and the verdict reports it."""
+    """How much to try. `points`, `changes` and `minutes` limit it; the seed chooses the sample, and the verdict reports it.
+
+    `changes` limits the cases of each scenario in which the world changes between two runs.
+    """
 
     seed: int = 0
     level: str | None = None
@@ -66,6 +71,7 @@ class Effort:
     faults: int = 12
     recoveries: int = 4
     zombies: int = 1
+    changes: int | None = None
     threads: tuple[int, ...] = (2, 4)
     exclude: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -78,7 +84,7 @@ def prove(project: Project | str | Path, name: str, *, on_case: OnCase | None = 
     """Prove a pipeline over `date`, or `start` and `end`, or by default the newest finished works.
 
     The pipeline runs in a sandbox; real tables are only read. The other options are those of `Effort`: `seed`, `level`,
-    `points`, `minutes`, `case`, `scenarios`, `kills`, `faults`, `recoveries`, `zombies`, `threads`, and `exclude`: the
+    `points`, `minutes`, `case`, `scenarios`, `kills`, `faults`, `recoveries`, `zombies`, `changes`, `threads`, and `exclude`: the
     columns to exclude from the comparison, by table. `on_case` is called before each case.
     """
     with Prover(options.get("level")) as prover:
@@ -182,6 +188,10 @@ def _cases(testbed: Testbed, recording: Recording, effort: Effort, random: Rando
         "late": scenarios.late(testbed),
         "layout": scenarios.layouts(testbed),
         "reader": scenarios.readers(testbed),
+        "corrected": changed_world.corrected(testbed),
+        "restored": changed_world.restored(testbed),
+        "second_target": changed_world.second_target(testbed),
+        "renamed": changed_world.renamed(testbed),
         "step": crashes.steps(testbed) if testbed.setting.level == "steps" else (),
         "crash": crashes.crashes(testbed, recording),
         "recovery": crashes.crashes_in_recovery(testbed, recording),
@@ -201,7 +211,7 @@ def _select_cases(cases: Mapping[str, list[Case]], effort: Effort, random: Rando
             raise UsageError(message=f"there is no case {effort.case!r} of this job; its calls may have changed")
         return named
     limits = {"step": effort.points, "crash": effort.points, "recovery": effort.recoveries, "fault": effort.faults}
-    limits |= {"zombie": effort.zombies, "kill": effort.kills}
+    limits |= {"zombie": effort.zombies, "kill": effort.kills, **dict.fromkeys(CHANGED_WORLD, effort.changes)}
     groups = [sample_evenly(group, limits.get(name), random) for name, group in cases.items()]
     if effort.minutes is None:
         # Most violations are around a commit, so these cases come first.

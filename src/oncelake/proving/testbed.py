@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ DONE = (COMMITTED, ALREADY_DONE)
 
 _RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 Span = tuple[str | None, str | None]
+# The end of the names of targets that a pipeline gets later.
+SECOND = "_second"
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,9 @@ class JobSpec:
 
     `restates`: it can be restated. `replaces`: a restatement also removes rows of withdrawn input. `may_fail`: a run that
     meets another run, or what that left behind, may fail if it reports so and the next run succeeds. `redoes`: changed
-    inputs alone make it run again. `ordered`: its works must run in their order. `threads`: it may run concurrently in one process. `early` creates a project root that
-    lacks part of its files.
+    inputs alone make it run again. `ordered`: its works must run in their order. `threads`: it may run concurrently in one
+    process. `early` creates a project root that lacks part of its files, `altered` roots with other input. `second`: the
+    paths of the tables that it would write as second targets.
     """
 
     spec: Mapping[str, Any]
@@ -58,6 +62,21 @@ class JobSpec:
     arguments: tuple[str, ...] = ()
     exclude: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ordered: bool = False
+    altered: Callable[[], Iterable[Path]] = tuple
+    second: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def is_pipeline(self) -> bool:
+        """Whether it is a pipeline, which can be restored, rebuilt and declared otherwise; else a script."""
+        return bool(self.spec["kind"] == "pipeline")
+
+
+@dataclass(frozen=True)
+class AlteredInput:
+    """A project root with other input, and the fingerprints of the tables after one clean run on it."""
+
+    root: str
+    reference: Mapping[str, Any]
 
 
 class Testbed:
@@ -127,13 +146,28 @@ class Testbed:
         check_complete(found[-1].tree, self.folders)
         return found
 
-    def fingerprints(self) -> dict[str, Any]:
-        """Return the fingerprints of the tables."""
-        return self.main.request("fingerprints", exclude=self.job.exclude)
+    def fingerprints(self, *, second: bool = False) -> dict[str, Any]:
+        """Return the fingerprints of the tables, or of those that are second targets."""
+        if not second:
+            return self.main.request("fingerprints", exclude=self.job.exclude)
+        tables = {name: str(path) for name, path in self.job.second.items()}
+        exclude = {f"{name}{SECOND}": columns for name, columns in self.job.exclude.items()}
+        return self.main.request("fingerprints", exclude=exclude, tables=tables)
 
     def versions(self, since: Mapping[str, int]) -> dict[str, Any]:
         """Return the fingerprints of every later version of the tables."""
         return self.main.request("versions", exclude=self.job.exclude, since=since)
+
+    @cached_property
+    def altered(self) -> AlteredInput | None:
+        """Other input on which a clean run succeeds and leaves other tables; None if there is none."""
+        for root in self.job.altered():
+            self.reset()
+            works, reference = self.run(root=str(root)), self.fingerprints()
+            succeeded = works and all(work["outcome"] in DONE for work in works)
+            if succeeded and not all(same_content(reference[name], self.reference[name]) for name in reference):
+                return AlteredInput(str(root), reference)
+        return None
 
     def start_worker(self) -> WorkerHandle:
         """Start another, cold worker on the same sandbox. The caller closes it."""

@@ -54,26 +54,25 @@ class Worker:
         return self.job.run(request)
 
     def fingerprints(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fingerprint of every table; None if it does not exist or is not a Delta table."""
+        """Return the fingerprint of every table, or of those at given paths; None if it is not a Delta table."""
         self.clear_caches()
-        found = {name: _log(name, path) for name, path in self.job.tables.items()}
-        return {name: log and self._fingerprint(name, log.version, request) for name, log in found.items()}
+        found = {name: _log(name, path) for name, path in request.get("tables", self.job.tables).items()}
+        return {name: log and self._fingerprint(log, log.version, request) for name, log in found.items()}
 
     def versions(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fingerprints of every later version, by table."""
         self.clear_caches()
         found = {}
         for name, path in self.job.tables.items():
-            log, since = _log(name, path), request["since"].get(name, -1)
-            numbers = range(since + 1, log.version + 1) if log else ()
-            found[name] = [self._fingerprint(name, number, request) for number in numbers]
+            log, first = _log(name, path), request["since"].get(name, -1) + 1
+            found[name] = [self._fingerprint(log, v, request) for v in range(first, log.version + 1)] if log else []
         return found
 
-    def _fingerprint(self, name: str, version: int, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _fingerprint(self, log: TableLog, version: int, request: Mapping[str, Any]) -> dict[str, Any]:
         from oncelake.delta.fingerprint import fingerprint_table
 
-        path, exclude = self.job.tables[name], request["exclude"].get(name, ())
-        found = fingerprint_table(self.job.session(), path, version=version, exclude=exclude)
+        exclude = request["exclude"].get(log.table, ())
+        found = fingerprint_table(self.job.session(), log.path, version=version, exclude=exclude)
         return {**found.document(), "version": version}
 
     def differences(self, request: Mapping[str, Any]) -> dict[str, Any]:
