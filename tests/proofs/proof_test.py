@@ -18,16 +18,16 @@ PROVE = [ONCELAKE, "prove"]
 STATES, KEYED_STATES = 4, 2
 # Every pattern is crashed. Of the other scenarios each has one here, and those below in the long tier; `make prove` tries all on all.
 SHARED = {
-    "replace_interval": ("twice", "recovery"),
-    "replace_interval, partitioned": ("order", "reader"),
-    "replace_partitions": ("layout", "late", "combine_intervals"),
-    "overwrite": ("lost", "order"),
-    "append": ("fault", "race"),
-    "merge": ("order",),
-    "merge, partitioned": ("late",),
-    "scd2": ("order",),
-    "aggregate": ("restate",),
-    "aggregate, adding": ("lost",),
+    "replace_interval": ("twice", "recovery", "second_target"),
+    "replace_interval, partitioned": ("order", "reader", "restored"),
+    "replace_partitions": ("layout", "late", "combine_intervals", "corrected"),
+    "overwrite": ("lost", "order", "restored", "renamed"),
+    "append": ("fault", "race", "renamed", "second_target"),
+    "merge": ("order", "corrected"),
+    "merge, partitioned": ("late", "restored"),
+    "scd2": ("order", "restored", "corrected"),
+    "aggregate": ("restate", "renamed"),
+    "aggregate, adding": ("lost", "corrected", "renamed"),
 }
 # Of one proof that looks at more of the states, in the long tier.
 MANY = 22
@@ -37,7 +37,8 @@ def proven(root, prover, variant, states, scenarios, **more):
     """Prove a variant on some of its states, and check that nothing of the project was touched."""
     before = all_files(root)
     selected = ("crash", *scenarios)
-    effort = {"points": states, "faults": 2, "recoveries": 1, "threads": (2,), "scenarios": selected, **more}
+    effort = {"points": states, "faults": 2, "recoveries": 1, "changes": 2, "threads": (2,), "scenarios": selected}
+    effort |= more
     verdict = prover.prove(root, "orders", seed=number_of(variant.name), **effort, **SPAN)
     assert verdict.violation is None
     assert set(verdict.counts) == set(selected)
@@ -60,7 +61,7 @@ def test_a_pattern_is_proven_on_a_sample_of_its_states(tmp_path, prover, variant
 @pytest.mark.parametrize("variant", variants())
 def test_a_pattern_is_proven_on_many_of_its_states(tmp_path, prover, variant):
     root = orders_project(tmp_path, variant)
-    proven(root, prover, variant, MANY, SHARED[variant.name], faults=3, recoveries=2)
+    proven(root, prover, variant, MANY, SHARED[variant.name], faults=3, recoveries=2, changes=None)
 
 
 RESTATEMENTS = [f"restate:step-{number}" for number in range(1, len(FAILPOINTS) + 1)]

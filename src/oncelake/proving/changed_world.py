@@ -36,9 +36,10 @@ def corrected(testbed: Testbed) -> Iterator[Case]:
         yield _case(testbed, "corrected:restated", story, _restate_corrected, altered)
         story = "rows of the input were changed, withdrawn and added, and the work restated"
         yield _case(testbed, "corrected:restated-other", story, _restate_other, altered)
-    if not job.restates:
-        story = "rows of the input were corrected: a restatement is refused, a restore and a run read the new input"
-        yield _case(testbed, "corrected:restored", story, _restore_and_correct, altered)
+    story = "rows of the input were corrected and the tables restored to nothing"
+    yield _case(testbed, "corrected:restored", story, _restore_corrected, altered)
+    story = "rows of the input were changed, withdrawn and added, and the tables restored to nothing"
+    yield _case(testbed, "corrected:restored-other", story, _restore_other, altered)
     yield _case(testbed, "corrected:rebuilt", "rows of the input were corrected, rebuilt", _rebuild_corrected, altered)
     story = "rows of the input were changed, withdrawn and added, and the table rebuilt"
     yield _case(testbed, "corrected:rebuilt-other", story, _rebuild_other, altered)
@@ -65,14 +66,24 @@ def _restate_other(testbed: Testbed, altered: AlteredInput) -> Violation | None:
     return testbed.judge([*works, *testbed.run(root=altered.root)], altered.reference)
 
 
-def _restore_and_correct(testbed: Testbed, altered: AlteredInput) -> Violation | None:
+def _restore_corrected(testbed: Testbed, altered: AlteredInput) -> Violation | None:
+    """What cannot be restated is refused; after a restore the next run reads the new input."""
     testbed.reset()
     empty = _versions(testbed)
     works, before = testbed.run(root=altered.root), testbed.fingerprints()
-    if problem := _expect_refusal(testbed, testbed.run(restate=True), CannotRestate.code, before):
-        return prefix_story(problem, "and restated, which must be refused")
+    if not testbed.job.restates:
+        problem = _expect_refusal(testbed, testbed.run(restate=True), CannotRestate.code, before)
+        if problem:
+            return prefix_story(problem, "and restated, which must be refused")
     works += testbed.run(restore=empty)
     return testbed.judge([*works, *testbed.run()])
+
+
+def _restore_other(testbed: Testbed, altered: AlteredInput) -> Violation | None:
+    testbed.reset()
+    empty = _versions(testbed)
+    works = testbed.run() + testbed.run(restore=empty)
+    return testbed.judge([*works, *testbed.run(root=altered.root)], altered.reference)
 
 
 def _rebuild_corrected(testbed: Testbed, altered: AlteredInput) -> Violation | None:
@@ -171,11 +182,7 @@ def _undo_restore(testbed: Testbed, kept: int) -> Violation | None:
     newest = _versions(testbed)
     works += testbed.run(restore=versions[kept])
     works += testbed.run(restore=newest)
-    if problem := testbed.judge(works):
-        return prefix_story(problem, "before the next run")
-    # Once more: what was undone twice is there once.
-    works = testbed.run() + testbed.run(restore=versions[kept])
-    return testbed.judge([*works, *testbed.run()])
+    return testbed.judge(works) or testbed.judge(testbed.run())
 
 
 def _restore_one(testbed: Testbed) -> Violation | None:

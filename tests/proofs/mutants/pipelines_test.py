@@ -12,9 +12,11 @@ from oncelake.proving.proof import Prover
 from support import sabotage
 from support.lakes import DAYS, make_project
 from support.seeded import PIPELINES, one_per_scenario
+from support.seeded_changes import CHANGED_WORLD
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="the recorder needs Linux and a C compiler")
 SABOTAGE = Path(sabotage.__file__)
+MUTANTS = {**PIPELINES, **CHANGED_WORLD}
 
 
 @pytest.fixture(scope="module")
@@ -49,15 +51,15 @@ def land(root):
 
 
 def test_every_bug_finds_what_it_breaks(tmp_path):
-    for number, mutant in enumerate(PIPELINES.values()):
+    for number, mutant in enumerate(MUTANTS.values()):
         root = make_project(tmp_path / str(number), mutant.pipelines)
         shutil.copy(SABOTAGE, root)
         assert "orders" in once.Project(root).pipelines
 
 
-@pytest.mark.parametrize("name", one_per_scenario(PIPELINES, most=5))
+@pytest.mark.parametrize("name", one_per_scenario(MUTANTS, most=5))
 def test_a_bug_in_a_pipeline_or_in_the_product_is_named(tmp_path, prover, name):
-    mutant = PIPELINES[name]
+    mutant = MUTANTS[name]
     root = make_project(tmp_path, mutant.pipelines)
     shutil.copy(SABOTAGE, root)
     land(root)
