@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from oncelake.model import failpoints
+from support.places import PLACE, session_at
 from support.variants import SEED
 
 pytest_plugins = ["pytester"]
@@ -56,7 +57,7 @@ def pytest_report_header():
 
 @pytest.fixture(autouse=True)
 def no_settings_of_the_developer(monkeypatch):
-    for name in [name for name in os.environ if name.startswith("ONCELAKE_") and name != "ONCELAKE_JARS"]:
+    for name in [name for name in os.environ if name.startswith("ONCELAKE_") and name not in ("ONCELAKE_JARS", "ONCELAKE_TEST_PLACE")]:
         monkeypatch.delenv(name)
 
 
@@ -90,6 +91,10 @@ def stopped_at():
 
 
 @pytest.fixture(scope="session")
-def spark(once_spark):
-    """The session that our own plugin makes for tests."""
-    return once_spark
+def spark(request, tmp_path_factory):
+    """The session that our own plugin makes for tests; or one at another place, see `processes/places_test.py`."""
+    if PLACE == "local":
+        yield request.getfixturevalue("once_spark")
+        return
+    with session_at(PLACE, tmp_path_factory.mktemp(PLACE)) as session:
+        yield session

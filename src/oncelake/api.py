@@ -89,8 +89,8 @@ class Project:
 
     def _set_up(self, settings: Settings, pipelines: Mapping[str, Pipeline], spark: SparkSession | None) -> None:
         self.settings, self.pipelines, self._spark = settings, pipelines, spark
-        self._owns_session = spark is None
-        formerly, remote = former_names(pipelines.values()), is_remote(settings.spark)
+        self._owns_session, self._workers_checked = spark is None, False
+        formerly, remote = former_names(pipelines.values()), is_remote(settings.spark, spark)
         self.lake = Lake(settings.lake, str(settings.root), formerly=formerly, remote=remote)
 
     def plan(self, *names: str, **options: Unpack[RunOptions]) -> Plan:
@@ -274,6 +274,11 @@ class Project:
             from oncelake.spark.session import open_session
 
             self._spark = open_session(self.settings.spark)
+        if not self._workers_checked:
+            from oncelake.spark.workers import check_workers
+
+            check_workers(self._spark)
+            self._workers_checked = True
         return self._spark
 
     def _plan(self, request: Request, failed: Mapping[str, list[Interval]] | None = None) -> Plan:

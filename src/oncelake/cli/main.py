@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import oncelake as once
+from oncelake.cli.dev import dev
 from oncelake.cli.options import (
     confirm,
     confirm_many,
@@ -308,6 +309,9 @@ def fingerprint(open_project: Callable[[], once.Project], output: Output, target
     from oncelake.cli.prove import print_fingerprint
 
     return print_fingerprint(open_project, target, output, **options)
+
+
+cli.add_command(dev)
 
 
 @cli.command(short_help="Print the completion script of a shell.")

@@ -66,6 +66,9 @@ def load_project(root: Path, profile: str | None, sources: Vocabulary, patterns:
     """Load the project in a folder. The vocabularies are the sources and patterns that YAML may name."""
     root = root.resolve()
     settings = read_settings(root, profile)
+    if "spark.remote" in settings.spark:
+        # Functions of pyspark are made when the files are loaded, before there is a session: they must be Connect's.
+        os.environ.setdefault("SPARK_CONNECT_MODE_ENABLED", "1")
     loading = _Loading(root, sources, patterns)
     with _import_lock, _import_path(root):
         _load_entries(settings, loading)

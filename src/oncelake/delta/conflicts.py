@@ -14,6 +14,7 @@ class ErrorKind(Enum):
     OUTSIDE_PREDICATE = "rows outside the predicate"
     SCHEMA = "the frame does not fit the table"
     LOST_JVM = "Spark's JVM is gone"
+    NO_DELTA = "the session has no Delta"
     MACHINE = "the disk is full, or a folder cannot be written"
     OTHER = "something else"
 
@@ -58,6 +59,11 @@ _LOST_JVM = re.compile(
 )
 # Faults of the machine: neither a retry nor a smaller slice cures them.
 _MACHINE = re.compile("No space left on device|Read-only file system|Permission denied|Disk quota exceeded")
+# What Spark says when Delta's jars or its settings are missing.
+_NO_DELTA = re.compile(
+    r"Cannot find catalog plugin class for catalog '\w+': org.apache.spark.sql.delta|DELTA_CONFIGURE_SPARK_SESSION"
+    r"|Failed to find (?:the )?data source: delta|DATA_SOURCE_NOT_FOUND\] .*\bdelta\b"
+)
 _CALLING = "An error occurred while calling"  # py4j's first line, which carries no information
 _RAISED = re.compile(r"^[\w.]+(?:Error|Exception): .*$", re.MULTILINE)
 _OUTSIDE_PREDICATE = ("DELTA_REPLACE_WHERE_MISMATCH", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
@@ -81,6 +87,8 @@ def classify(error: BaseException) -> ErrorKind:
         return ErrorKind.SCHEMA
     if any(_is_lost_jvm(each) for each in _with_causes(error)):
         return ErrorKind.LOST_JVM
+    if _NO_DELTA.search(str(error)):
+        return ErrorKind.NO_DELTA
     if _MACHINE.search(str(error)):
         return ErrorKind.MACHINE
     transient = isinstance(error, TimeoutError | ConnectionError) or _TRANSIENT.search(str(error))

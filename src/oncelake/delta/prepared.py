@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import posixpath
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -32,10 +32,11 @@ from oncelake.model.markers import Marker
 from oncelake.spark.columns import select_fields
 from oncelake.spark.materialize import materialize
 from oncelake.spark.session import has_leaked_txn
+from oncelake.spark.sql import text_literal
 from oncelake.storage.listing import escape_glob
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 WORK, GENERATION, ATTEMPT, READ, VERSION, AT = (
     f"__once_{name}" for name in ("work", "generation", "attempt", "read", "version", "at")
@@ -106,7 +107,7 @@ class PreparedRows:
         rows = self.session.read.schema(schema).parquet(*paths)
         for first, last in self._undone_versions:
             rows = rows.where(F.col(VERSION).isNull() | ~F.col(VERSION).between(first, last))
-        return rows.where(~self._expired()).drop(AT, VERSION)
+        return rows.where(f"NOT ({self._expired()})").drop(AT, VERSION)
 
     @cached_property
     def _undone_versions(self) -> list[tuple[int, int]]:
@@ -154,26 +155,31 @@ class PreparedRows:
 
     def _settle(self, counted: Mapping[str, int], void: list[str]) -> None:
         """Record the verdicts: void rows are deleted, the others keep the version of their commit and lose the attempt."""
-        attempt = F.col(ATTEMPT)
-        self._change(attempt.isin(void) | (attempt.isNull() & self._expired()))
+        self._change(f"{_among(void)} OR ({ATTEMPT} IS NULL AND {self._expired()})")
         if counted:
-            versions = F.create_map(*(F.lit(each) for pair in counted.items() for each in pair))
-            sets = {**dict.fromkeys(_TAGS, F.lit(None)), VERSION: F.element_at(versions, attempt).cast("long")}
-            self._change(attempt.isin(list(counted)), sets)
+            versions = (f"WHEN {text_literal(attempt)} THEN {version}L" for attempt, version in counted.items())
+            sets = {**dict.fromkeys(_TAGS, "NULL"), VERSION: f"CASE {ATTEMPT} {' '.join(versions)} END"}
+            self._change(_among(counted), sets)
 
-    def _expired(self) -> Column:
+    def _expired(self) -> str:
         """Return the condition for rows that are older than declared."""
         if self.age is None:
-            return F.lit(False)
-        return F.unix_micros(AT) < F.unix_micros(F.current_timestamp()) - int(self.age.total_seconds()) * 1_000_000
+            return "FALSE"
+        return f"unix_micros({AT}) < unix_micros(current_timestamp()) - {int(self.age.total_seconds()) * 1_000_000}L"
 
-    def _change(self, condition: Column, sets: Mapping[str, Column] | None = None) -> None:
+    def _change(self, condition: str, sets: Mapping[str, str] | None = None) -> None:
         try:
             writes.change(self.session, self.path, condition, sets)
         except Exception as error:
             # Another writer settles them; the next work does what is left.
             if classify(error) is not ErrorKind.CONFLICT:
                 raise
+
+
+def _among(attempts: Iterable[str]) -> str:
+    """Return the condition for the rows of some attempts."""
+    listed = ", ".join(map(text_literal, attempts))
+    return f"{ATTEMPT} IN ({listed})" if listed else "FALSE"
 
 
 def _attempts(own: TableLog) -> list[_Prepared]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from oncelake.model.contracts import Stamp
 from oncelake.model.markers import Marker
 from oncelake.spark.connect import is_connect, one_write_at_a_time, with_settings
-from oncelake.spark.session import clone_session
+from oncelake.spark.session import clone_session, own_session
 from oncelake.spark.sql import identifier, typed_literal
 from oncelake.storage.options import delta_rs_options
 from oncelake.storage.paths import is_local, local_path
@@ -204,15 +204,12 @@ def _named(session: SparkSession, path: str) -> Iterator[None]:
             session.catalog.dropTempView(_TARGET)
 
 
-def change(session: SparkSession, path: str, condition: Column, sets: Mapping[str, Column] | None = None) -> None:
+def change(session: SparkSession, path: str, condition: str, sets: Mapping[str, str] | None = None) -> None:
     """Update or delete rows of an internal table, without a marker."""
-    from delta.tables import DeltaTable
-
-    table = DeltaTable.forPath(clone_session(session), path)
-    if sets:
-        table.update(condition, dict(sets))
-    else:
-        table.delete(condition)
+    table = f"delta.{identifier(path)}"
+    assignments = ", ".join(f"{identifier(name)} = {value}" for name, value in (sets or {}).items())
+    with own_session(session) as own:
+        own.sql(f"UPDATE {table} SET {assignments} WHERE {condition}" if sets else f"DELETE FROM {table} WHERE {condition}")
 
 
 def _settings(stamp: Stamp) -> dict[str, str]:

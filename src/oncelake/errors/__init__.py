@@ -48,6 +48,8 @@
     ├── OutcomeUnknown              exit 1: the log was not readable after an error
     ├── LockUnavailable             exit 1: the lock folder is not writable
     ├── SparkUnavailable            exit 1: Java or the Delta jars are missing
+    ├── DeltaMissing                exit 1: the Spark session has no Delta; the run ends
+    ├── WorkersDiffer               exit 1: the cluster's Python workers differ; the run ends
     ├── SparkLost                   exit 1: Spark's JVM died twice; the run ends
     ├── MachineFailed               exit 1: the disk is full or cannot be written; the run ends
     ├── ProverUnavailable           exit 1: this machine lacks a requirement of the proof
@@ -62,7 +64,9 @@ from oncelake.errors.environment import (
     MachineFailed,
     NothingToProve,
     ProverUnavailable,
+    DeltaMissing,
     SparkLost,
+    WorkersDiffer,
     SparkUnavailable,
 )
 from oncelake.errors.usage import (
@@ -155,7 +159,9 @@ __all__ = [
     "SourceChanged",
     "SourceMissing",
     "SourceUnreadable",
+    "DeltaMissing",
     "SparkLost",
+    "WorkersDiffer",
     "SparkUnavailable",
     "TableBusy",
     "TableMissing",

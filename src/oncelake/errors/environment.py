@@ -23,6 +23,26 @@ class SparkUnavailable(OncelakeError):
     hint = "{next}"
 
 
+class DeltaMissing(OncelakeError):
+    """The session that is used has no Delta."""
+
+    code = "delta_missing"
+    retry = Retry.HELPS
+    stops_run = True
+    says = "the Spark session has no Delta, so {pipeline} cannot write {target}: {problem}"
+    hint = 'give Spark the jars, for instance spark-submit --jars "$(python -m oncelake.spark.jars)", then run: oncelake run {pipeline}'
+
+
+class WorkersDiffer(OncelakeError):
+    """The cluster's workers cannot run the project's Python functions as this process would."""
+
+    code = "workers_differ"
+    retry = Retry.HELPS
+    stops_run = True
+    says = "the workers of the cluster differ from this process: {problem}"
+    hint = "set PYSPARK_PYTHON and TZ to the same Python and time zone everywhere, then run: oncelake run"
+
+
 class SparkLost(OncelakeError):
     """Spark's JVM died, and died again after a restart."""
 

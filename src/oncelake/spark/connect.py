@@ -18,15 +18,11 @@ _writing: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 _guard = threading.Lock()
 
 
-def is_remote(settings: Mapping[str, str]) -> bool:
-    """Return whether a project with these settings runs on a Spark Connect server, as far as that is known before it starts."""
+def is_remote(settings: Mapping[str, str], session: SparkSession | None = None) -> bool:
+    """Return whether a project runs on a Spark Connect server: by its session, or what says so before there is one."""
+    if session is not None:
+        return is_connect(session)
     return REMOTE in settings or "SPARK_REMOTE" in os.environ or _MODE in os.environ
-
-
-def choose_mode(settings: Mapping[str, str]) -> None:
-    """Tell pyspark that functions and UDFs will be those of Connect. They are made when the project is loaded."""
-    if REMOTE in settings:
-        os.environ.setdefault(_MODE, "1")
 
 
 def is_connect(session: SparkSession) -> bool:

@@ -1,0 +1,40 @@
+"""The behaviours of every pattern hold at every place, unchanged: on a cluster and on a Spark Connect server.
+
+A place is a process of its own: pyspark is either classic or the client of a server.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.variants import SEED, VARIANTS, sample
+
+TESTS = Path(__file__).parents[1]
+PLACES = ("cluster", "connect")
+SAMPLE = ("test_twice_is_once", "test_stopped_at_any_point_is_once")
+
+
+def behave(place, *options):
+    env = {**os.environ, "ONCELAKE_TEST_PLACE": place, "ONCELAKE_TEST_SEED": SEED}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", *options, str(TESTS / "proofs" / "behaviours_test.py")]
+    done = subprocess.run(command, env=env, cwd=TESTS.parent, capture_output=True, text=True, timeout=3000)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_sample_of_the_behaviours_holds(place):
+    plain, keyed = (
+        sample([each.name for each in VARIANTS.values() if each.keyed is kind and not each.more_of_the_same], 1, place)
+        for kind in (False, True)
+    )
+    names = [f"[{name}" for name in (*plain, *keyed)]
+    behave(place, "-k", f"({' or '.join(SAMPLE)}) and ({' or '.join(names)})")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", PLACES)
+def test_all_behaviours_hold(place):
+    behave(place, "-m", "")
