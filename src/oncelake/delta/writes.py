@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oncelake.model.contracts import Stamp
+from oncelake.model.failpoints import failpoint
 from oncelake.model.markers import Marker
 from oncelake.spark.connect import is_connect, one_write_at_a_time, with_settings
 from oncelake.spark.session import clone_session, own_session
@@ -147,6 +148,7 @@ def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp, quick: boo
     `quick` is for few rows, and files so small that planning is most of the cost.
     """
     settings = {**_settings(stamp), **(_QUICK if quick else {})}
+    failpoint("committing")
     if is_connect(rows.sparkSession):
         _merge_into(rows, path, clauses, settings)
         return
@@ -223,6 +225,7 @@ def _settings(stamp: Stamp) -> dict[str, str]:
 
 
 def _writer(frame: DataFrame, stamp: Stamp) -> DataFrameWriter:
+    failpoint("committing")
     return (
         frame.write.format("delta")
         .option("txnAppId", stamp.marker.app_id)

@@ -12,6 +12,7 @@ FAILPOINTS = (
     "created",
     "writing",
     "prepared",
+    "committing",
     "written",
     "settled",
     "recorded",
