@@ -7,19 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from oncelake.declare.store import STORAGE_KEYS, StoreSettings, read_store, refuse_literal_secrets, refuse_spark_secret
 from oncelake.declare.yaml_lines import read_yaml
 from oncelake.errors import BadSettings
 from oncelake.errors.base import did_you_mean
 
 FILE = "oncelake.yaml"
-_KEYS = ("lake", "id", "pipelines", "profiles", "spark", "lock_timeout")
-_PROFILE_KEYS = ("lake", "spark", "lock_timeout")
+_KEYS = ("lake", "id", "pipelines", "profiles", "spark", "storage", "lock_timeout")
+_PROFILE_KEYS = ("lake", "spark", "storage", "lock_timeout")
 LOCK_TIMEOUT = 900
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A project's settings: its lake, the pipelines to load, Spark settings, the lock timeout in seconds, and its id."""
+    """A project's settings: its lake and store, the pipelines to load, Spark settings, the lock timeout in seconds, its id."""
 
     root: Path
     lake: str
@@ -28,6 +29,8 @@ class Settings:
     lock_timeout: float = LOCK_TIMEOUT
     lines: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
     id: str | None = None
+    store: StoreSettings = field(default_factory=StoreSettings)
+    profile: str | None = None
 
     def at(self, *path: Any) -> str:
         """Return the `file:line` of a key of the settings."""
@@ -48,6 +51,7 @@ def read_settings(root: Path, profile: str | None = None) -> Settings:
         body = settings.mapping("profiles", name)
         settings.check_keys(("profiles", name), body, _PROFILE_KEYS)
         settings.lake(body.get("lake", "lake"), "profiles", name, "lake")
+        settings.check_storage("profiles", name, "storage")
     if profile is not None and profile not in profiles:
         known = ", ".join(map(str, profiles)) or "none"
         raise BadSettings(
@@ -67,6 +71,8 @@ def read_settings(root: Path, profile: str | None = None) -> Settings:
         ),
         lines=lines,
         id=settings.id(),
+        store=settings.store(root, profile),
+        profile=profile,
     )
 
 
@@ -87,7 +93,9 @@ class _Document:
         if found is None:
             return {}
         if not isinstance(found, dict):
-            raise BadSettings(where=self.at(*path), problem=f"{path[-1]} must be a mapping, not {found!r}")
+            # What stands in place of `storage` may be a secret.
+            kind = type(found).__name__ if path[-1] == "storage" else repr(found)
+            raise BadSettings(where=self.at(*path), problem=f"{path[-1]} must be a mapping, not {kind}")
         return found
 
     def check_keys(self, path: tuple[Any, ...], found: Mapping[Any, Any], known: tuple[str, ...]) -> None:
@@ -109,6 +117,20 @@ class _Document:
             raise BadSettings(where=self.at("id"), problem=f"id must be a text, not {value!r}")
         return str(value)
 
+    def check_storage(self, *path: Any) -> dict[Any, Any]:
+        values = self.mapping(*path)
+        self.check_keys(path, values, STORAGE_KEYS)
+        refuse_literal_secrets(values, lambda key: self.at(*path, key))
+        return values
+
+    def store(self, root: Path, profile: str | None) -> StoreSettings:
+        own = self.mapping("profiles", profile, "storage") if profile else {}
+
+        def at(key: str) -> str:
+            return self.at("profiles", profile, "storage", key) if key in own else self.at("storage", key)
+
+        return read_store({**self.check_storage("storage"), **own}, root, at)
+
     def seconds(self, value: Any, *path: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
             raise BadSettings(where=self.at(*path), problem=f"{path[-1]} must be a number of seconds, not {value!r}")
@@ -120,6 +142,7 @@ class _Document:
             if not isinstance(key, str) or isinstance(value, dict | list) or value is None:
                 problem = f"a Spark setting must be a name with one value, not {key!r}: {value!r}"
                 raise BadSettings(where=self.at(*path, key), problem=problem)
+            refuse_spark_secret(key, self.at(*path, key))
         return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values.items()}
 
 

@@ -15,6 +15,7 @@ from oncelake.model.events import Event, WorkEnded, WorkStarted
 from oncelake.model.work import ALREADY_DONE, BLOCKED, BUSY, FAILED, work_document
 from oncelake.running.invocation import find_invocation
 from oncelake.storage.objects import storage
+from oncelake.storage.options import delta_rs_options
 from oncelake.storage.paths import is_local, local_path
 
 _FAILURES = (BLOCKED, FAILED, BUSY)
@@ -106,4 +107,11 @@ def _append(path: str, rows: list[dict[str, Any]]) -> None:
     # With checkpoints an append does not have to read the whole log.
     settings = {"delta.checkpointInterval": "100"}
     # A ledger that an earlier version created may have fewer columns.
-    write_deltalake(path, table, mode="append", schema_mode="merge", configuration=settings)
+    write_deltalake(
+        path,
+        table,
+        mode="append",
+        schema_mode="merge",
+        configuration=settings,
+        storage_options=delta_rs_options(path),
+    )

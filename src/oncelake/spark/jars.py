@@ -1,4 +1,4 @@
-"""Delta's two jars: resolved once by the Ivy that pyspark ships, then cached and used without a network.
+"""Delta's two jars, and those for S3: resolved once by the Ivy that pyspark ships, then cached and used without a network.
 
 No repository is configured here: Ivy knows Maven Central, and ONCELAKE_IVY_SETTINGS names a file with a mirror.
 """
@@ -10,12 +10,26 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from oncelake.errors import SparkUnavailable
 
 DELTA = "4.4.0"
 COORDINATES = (("io.delta", "delta-spark_4.2_2.13", DELTA), ("io.delta", "delta-storage", DELTA))
+# Hadoop's S3 client, and of Amazon's library what it uses: 13 MB instead of the bundle of 686 MB that it names. What pyspark
+# has itself (Netty, logging, the Apache HTTP client) is left out.
+HADOOP, AWS = "3.5.0", "2.35.4"
+_AWS_MODULES = ()
+S3_COORDINATES = (
+    ("org.apache.hadoop", "hadoop-aws", HADOOP),
+    *(("software.amazon.awssdk", module, AWS) for module in _AWS_MODULES),
+    ("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
+)
+# Ours: commits by conditional puts, so that several drivers are safe on S3. Its source is in java/.
+LOG_STORE = "oncelake.S3ConditionalLogStore"
+LOG_STORE_JAR = Path(__file__).with_name("oncelake-log-store.jar")
+Coordinate = tuple[str, str, str]
 _IVY_FILE = """<ivy-module version="2.0"><info organisation="oncelake" module="jars"/><dependencies>
 {dependencies}
 </dependencies></ivy-module>
@@ -31,11 +45,17 @@ def cache_folder() -> Path:
 
 def delta_jars() -> list[str]:
     """Return the paths of Delta's jars; resolve them first if they are missing."""
-    folder = Path(os.environ.get("ONCELAKE_JARS") or cache_folder() / f"delta-{DELTA}")
-    jars = [folder / f"{artifact}-{version}.jar" for _, artifact, version in COORDINATES]
-    if not all(jar.is_file() for jar in jars):
-        _resolve(folder)
-    return [str(jar) for jar in jars]
+    return _jars(f"delta-{DELTA}", COORDINATES, _FETCH)
+
+
+def s3_jars() -> list[str]:
+    """Return the paths of the jars for S3; resolve them first if they are missing."""
+    return _jars(f"s3-{HADOOP}-{AWS}", S3_COORDINATES, f"{_FETCH} --s3")
+
+
+def log_store_jar() -> str:
+    """Return the path of the jar with our log store, which is part of this package."""
+    return str(LOG_STORE_JAR)
 
 
 def java() -> str:
@@ -50,12 +70,34 @@ def java() -> str:
     return found
 
 
-def _resolve(folder: Path) -> None:
+def spark_home() -> Path:
+    """Return the folder of pyspark, which is a whole Spark; raise SparkUnavailable if it is not installed."""
+    spec = importlib.util.find_spec("pyspark")
+    folders = spec.submodule_search_locations if spec else None
+    if not folders:
+        raise SparkUnavailable(problem="pyspark is not installed", next="pip install pyspark==4.2.0")
+    return Path(folders[0])
+
+
+def pyspark_jars(pattern: str) -> list[Path]:
+    """Return the jars of pyspark whose names match."""
+    return sorted((spark_home() / "jars").glob(f"{pattern}.jar"))
+
+
+def _jars(name: str, coordinates: Sequence[Coordinate], fetch: str) -> list[str]:
+    folder = Path(os.environ.get("ONCELAKE_JARS") or cache_folder() / name)
+    jars = [folder / f"{artifact}-{version}.jar" for _, artifact, version in coordinates]
+    if not all(jar.is_file() for jar in jars):
+        _resolve(folder, coordinates, fetch)
+    return [str(jar) for jar in jars]
+
+
+def _resolve(folder: Path, coordinates: Sequence[Coordinate], fetch: str) -> None:
     """Resolve into a temporary folder, then move file by file, because two processes may do this concurrently."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         ivy_file = Path(scratch) / "ivy.xml"
-        dependencies = "\n".join(_IVY_DEPENDENCY.format(*coordinate) for coordinate in COORDINATES)
+        dependencies = "\n".join(_IVY_DEPENDENCY.format(*coordinate) for coordinate in coordinates)
         ivy_file.write_text(_IVY_FILE.format(dependencies=dependencies))
         settings = os.environ.get("ONCELAKE_IVY_SETTINGS")
         command = [java(), "-jar", str(_ivy_jar()), *(["-settings", settings] if settings else [])]
@@ -63,17 +105,20 @@ def _resolve(folder: Path) -> None:
         command += ["-retrieve", f"{scratch}/jars/[artifact]-[revision].[ext]"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         found = sorted(Path(scratch, "jars").glob("*.jar"))
-        if done.returncode != 0 or len(found) != len(COORDINATES):
+        if done.returncode != 0 or len(found) != len(coordinates):
             last_line = (done.stdout + done.stderr).strip().splitlines()[-1:]
-            raise SparkUnavailable(problem=f"could not resolve Delta's jars: {''.join(last_line)}", next=_FETCH)
+            problem = f"could not resolve the jars for {folder.name}: {''.join(last_line)}"
+            raise SparkUnavailable(problem=problem, next=fetch)
         for jar in found:
             jar.replace(folder / jar.name)
 
 
 def _ivy_jar() -> Path:
-    spec = importlib.util.find_spec("pyspark")
-    folders = spec.submodule_search_locations if spec else None
-    found = sorted(Path(folders[0], "jars").glob("ivy-*.jar")) if folders else []
+    found = pyspark_jars("ivy-*")
     if not found:
         raise SparkUnavailable(problem="pyspark is not installed with its jars", next="pip install pyspark==4.2.0")
     return found[-1]
+
+
+if __name__ == "__main__":
+    print(",".join(delta_jars()))

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import quote, unquote
 
+from oncelake.storage.options import object_store
 from oncelake.storage.paths import INTERNAL, is_local
 
 # A holder renews its lease three times before it expires; after a kill the other runners wait for the rest of it.
@@ -142,12 +143,4 @@ def _until(seconds: float, holder: dict[str, Any]) -> bytes:
 
 
 def _store(lake: str) -> Any:
-    try:
-        from obstore.store import from_url
-    except ImportError:
-        return None
-    address = lake.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1)
-    if address.startswith("file://"):
-        return from_url(address)
-    # No client options: they would override those of the environment (AWS_ALLOW_HTTP).
-    return from_url(address, retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=20)})
+    return object_store(lake, retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=20)})

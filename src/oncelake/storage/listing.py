@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
 from oncelake.errors import SourceUnreadable
+from oncelake.storage.options import arrow_file_system
 from oncelake.storage.paths import is_local, local_path
 
 _MAGIC = re.compile(r"[*?\[{]")
@@ -53,7 +53,7 @@ def text_lines(path: str, encoding: str) -> Iterator[str]:
     from pyarrow import fs
 
     with _readable(path):
-        system, name = (fs.LocalFileSystem(), str(local_path(path))) if is_local(path) else _file_system(path)
+        system, name = (fs.LocalFileSystem(), str(local_path(path))) if is_local(path) else arrow_file_system(path)
         with system.open_input_stream(name, compression="detect") as stream:
             yield from (line.rstrip("\n") for line in io.TextIOWrapper(stream, encoding, errors="replace"))
 
@@ -112,7 +112,7 @@ def _remote(pattern: str) -> Iterator[InputFile]:
     from pyarrow import fs
 
     folder, parts = _split(pattern)
-    system, base = _file_system(folder)
+    system, base = arrow_file_system(folder)
     if not parts and (info := system.get_file_info(base)).is_file and not _is_hidden(info.base_name):
         yield InputFile(folder, info.size, info.mtime_ns or 0)
     for info in system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True)):
@@ -120,13 +120,6 @@ def _remote(pattern: str) -> Iterator[InputFile]:
         names = inner.split("/")
         if inner and info.is_file and not any(map(_is_hidden, names)) and _matches(names, parts):
             yield InputFile(f"{folder}/{inner}", info.size, info.mtime_ns or 0)
-
-
-def _file_system(path: str) -> tuple[Any, str]:
-    from pyarrow import fs
-
-    found: tuple[Any, str] = fs.FileSystem.from_uri(re.sub(r"^s3[an]://", "s3://", path))
-    return found
 
 
 def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ import shutil
 from contextlib import suppress
 from typing import Any, Protocol
 
+from oncelake.storage.options import arrow_file_system
 from oncelake.storage.paths import is_local, local_path
 
 
@@ -60,9 +61,7 @@ class _Remote:
     def __init__(self, folder: str) -> None:
         from pyarrow import fs
 
-        self._fs, self._folder = fs.FileSystem.from_uri(
-            folder.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1)
-        )
+        self._fs, self._folder = arrow_file_system(folder)
         self._selector = fs.FileSelector
 
     def names(self, folder: str = "") -> list[str]:
@@ -93,8 +92,6 @@ def remove_folder(folder: str) -> None:
     if is_local(folder):
         shutil.rmtree(local_path(folder), ignore_errors=True)
         return
-    from pyarrow import fs
-
-    store, path = fs.FileSystem.from_uri(folder.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1))
+    store, path = arrow_file_system(folder)
     with suppress(FileNotFoundError):
         store.delete_dir(path)
