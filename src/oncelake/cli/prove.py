@@ -145,6 +145,9 @@ LABELS = {
     "restored": "restored between runs",
     "second_target": "second target declared",
     "renamed": "pipeline renamed",
+    "other_time": "upstream by another time column",
+    "grid_changed": "grid changed",
+    "no_lock": "concurrent runs without a lock",
     "step": "stopped at a failpoint",
     "crash": "crashed after a file call",
     "recovery": "crashed during recovery",
@@ -153,6 +156,7 @@ LABELS = {
     "race": "concurrent runs",
     "zombie": "stalled writer resumed",
     "kill": "process killed (SIGKILL)",
+    "lost_jvm": "JVM killed, same run went on",
 }
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import wraps
+from functools import partial, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import oncelake as once
@@ -21,7 +22,10 @@ from oncelake.errors import OncelakeError
 from oncelake.model import failpoints
 from oncelake.model.contracts import Pins, Read, Reading, Source
 from oncelake.model.work import COMMITTED, FAILED, Report
+from oncelake.proving.altered_project import alter_project
+from oncelake.proving.input_copies import copy_inputs
 from oncelake.proving.testbed import SECOND
+from oncelake.proving.worker_handle import wait_at_gate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +55,14 @@ class Job(Protocol):
 
     def run(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Run it as requested, and return its works and the failpoints reached."""
+        ...
+
+    def plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what it would do; nothing is known of a script."""
+        ...
+
+    def copy_inputs(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Copy the tables that it reads by interval; a script reads what it likes."""
         ...
 
 
@@ -88,13 +100,36 @@ class PipelineJob:
     def run(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Run the requested spans one after the other, in one thread or concurrently in several."""
         reached: list[str] = []
-        with _with_settings(self.session(), request.get("settings", {})), _stop_at(reached, request.get("stop_at")):
+        meanwhile: Works = []
+        stall = partial(self._stall, request, meanwhile) if "stall_at" in request else None
+        watching = _watch(reached, request.get("stop_at"), request.get("stall_at"), stall)
+        with _with_settings(self.session(), request.get("settings", {})), watching:
             if (threads := request.get("threads", 1)) > 1:
+                requests = [_rotate(request, number) for number in range(threads)]
                 with ThreadPoolExecutor(threads) as pool:
-                    works = [w for each in pool.map(lambda _: self._works(request), range(threads)) for w in each]
+                    works = [work for each in pool.map(self._works, requests) for work in each]
             else:
                 works = self._until_stopped(request)
-        return {"works": works, "reached": reached}
+        return {"works": works + meanwhile, "reached": reached}
+
+    def plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the plan of all requested spans."""
+        (start, _), (_, end) = request["spans"][0], request["spans"][-1]
+        now, stale = datetime.fromisoformat(self.spec["now"]), request.get("stale", False)
+        plan = self._project(request).plan(self.name, start=start, end=end, now=now, stale=stale)
+        return {"works": plan.document()["works"]}
+
+    def copy_inputs(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Copy the tables that the pipeline reads by interval, and return the document of the copies."""
+        return copy_inputs(self.project, self.name, request["spans"], request["folder"])
+
+    def _stall(self, request: Mapping[str, Any], meanwhile: Works) -> None:
+        """Run other works in a thread of their own; or wait until the prover opens the gate."""
+        if "gate" in request:
+            wait_at_gate(Path(request["gate"]))
+        else:
+            with ThreadPoolExecutor(1) as pool:
+                meanwhile += pool.submit(self._until_stopped, {**request, "spans": request["meanwhile"]}).result()
 
     def _until_stopped(self, request: Mapping[str, Any]) -> Works:
         try:
@@ -118,9 +153,9 @@ class PipelineJob:
             starts, ends = zip(*request["spans"], strict=True)
             whole = {"start": min(starts), "end": max(ends)} if starts[0] else {}
             return _documents(project.restate(name, now=now, **whole))
-        accepting = request.get("accept_new_input", False)
+        accepting, stale = request.get("accept_new_input", False), request.get("stale", False)
         reports = (
-            project.run(name, start=start, end=end, now=now, accept_new_input=accepting)
+            project.run(name, start=start, end=end, now=now, stale=stale, accept_new_input=accepting)
             for start, end in request["spans"]
         )
         return [work for report in reports for work in _documents(report)]
@@ -140,7 +175,9 @@ class PipelineJob:
         if name := request.get("name"):
             former = (*(pipeline.formerly or ()), self.name) if request.get("formerly") else None
             pipeline = replace(pipeline, name=name, formerly=former)
-        return project if pipeline is project.pipelines[self.name] else _redeclared(project, self.name, pipeline)
+        if pipeline is not project.pipelines[self.name]:
+            project = _redeclared(project, self.name, pipeline)
+        return alter_project(project, pipeline.name, request)
 
 
 @dataclass(frozen=True)
@@ -198,14 +235,29 @@ def _rebuilt(found: Rebuild) -> Works:
     return works or [_ended(found.target, None, "nothing was rebuilt")]
 
 
+def _rotate(request: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    """Return the request of one of several threads: each begins with another span, if that is requested."""
+    spans = request["spans"]
+    first = number % len(spans) if request.get("rotate") else 0
+    return {**request, "spans": [*spans[first:], *spans[:first]]}
+
+
 @contextmanager
-def _stop_at(reached: list[str], stop_at: int | str | None) -> Iterator[None]:
-    """Record every failpoint that is reached, and stop at the n-th, or at the first of a name."""
+def _watch(
+    reached: list[str], stop_at: int | str | None, stall_at: int | str | None, stall: Callable[[], None] | None
+) -> Iterator[None]:
+    """Record every failpoint that is reached, and stop or stall at the n-th, or at the first of a name."""
+    stalled: list[str] = []
 
     def on_reach(point: str) -> None:
+        if stalled:
+            return  # what runs meanwhile, or afterwards
         reached.append(point)
         if stop_at in (len(reached), point):
             raise Stopped
+        if stall is not None and stall_at in (len(reached), point):
+            stalled.append(point)
+            stall()
 
     failpoints.watch(on_reach)
     try:
@@ -247,6 +299,14 @@ class ScriptJob:
                 problem = f"{type(error).__name__}: {one_line(error)}"
         outcome = "committed" if problem is None else "failed"
         return {"works": [{"outcome": outcome, "error": problem}], "reached": []}
+
+    def plan(self, request: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002  the contract
+        """Return nothing: a script has no plan."""
+        return {"works": []}
+
+    def copy_inputs(self, request: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002  the contract
+        """Return nothing: it is not known what a script reads."""
+        return {}
 
 
 @contextmanager

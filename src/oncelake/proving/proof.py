@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 import oncelake as once
 from oncelake.errors import UsageError
 from oncelake.planning.plan import select_pipelines
-from oncelake.proving import changed_world, crashes, scenarios
+from oncelake.proving import changed_world, crashes, scenarios, surroundings
 from oncelake.proving.calls import compiler, library
 from oncelake.proving.cases import Case, sample_evenly
 from oncelake.proving.crashes import Recording
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 LEVELS = ("calls", "steps")
 SPAN = ("date", "start", "end", "now")
-RECORDED = ("crash", "recovery", "lost", "fault", "zombie", "kill")
-CHANGED_WORLD = ("corrected", "restored", "second_target", "renamed")
+RECORDED = ("crash", "recovery", "lost", "fault", "zombie", "kill", "lost_jvm")
+CHANGED_WORLD = ("corrected", "restored", "second_target", "renamed", "other_time", "grid_changed", "no_lock")
 SCENARIOS = (
     "clean",
     "twice",
@@ -71,6 +71,7 @@ class Effort:
     faults: int = 12
     recoveries: int = 4
     zombies: int = 1
+    lost_jvms: int = 2
     changes: int | None = None
     threads: tuple[int, ...] = (2, 4)
     exclude: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -84,8 +85,8 @@ def prove(project: Project | str | Path, name: str, *, on_case: OnCase | None = 
     """Prove a pipeline over `date`, or `start` and `end`, or by default the newest finished works.
 
     The pipeline runs in a sandbox; real tables are only read. The other options are those of `Effort`: `seed`, `level`,
-    `points`, `minutes`, `case`, `scenarios`, `kills`, `faults`, `recoveries`, `zombies`, `changes`, `threads`, and `exclude`: the
-    columns to exclude from the comparison, by table. `on_case` is called before each case.
+    `points`, `minutes`, `case`, `scenarios`, `kills`, `faults`, `recoveries`, `zombies`, `lost_jvms`, `changes`,
+    `threads`, and `exclude`: the columns to exclude from the comparison, by table. `on_case` is called before each case.
     """
     with Prover(options.get("level")) as prover:
         return prover.prove(project, name, on_case=on_case, **options)
@@ -192,6 +193,9 @@ def _cases(testbed: Testbed, recording: Recording, effort: Effort, random: Rando
         "restored": changed_world.restored(testbed),
         "second_target": changed_world.second_target(testbed),
         "renamed": changed_world.renamed(testbed),
+        "other_time": surroundings.other_time(testbed),
+        "grid_changed": surroundings.grid_changed(testbed),
+        "no_lock": surroundings.no_lock(testbed, effort.threads),
         "step": crashes.steps(testbed) if testbed.setting.level == "steps" else (),
         "crash": crashes.crashes(testbed, recording),
         "recovery": crashes.crashes_in_recovery(testbed, recording),
@@ -200,6 +204,7 @@ def _cases(testbed: Testbed, recording: Recording, effort: Effort, random: Rando
         "race": scenarios.races(testbed, effort.threads),
         "zombie": crashes.zombies(testbed, recording),
         "kill": crashes.kills(testbed, recording),
+        "lost_jvm": surroundings.lost_jvms(testbed, recording),
     }
 
 
@@ -211,7 +216,8 @@ def _select_cases(cases: Mapping[str, list[Case]], effort: Effort, random: Rando
             raise UsageError(message=f"there is no case {effort.case!r} of this job; its calls may have changed")
         return named
     limits = {"step": effort.points, "crash": effort.points, "recovery": effort.recoveries, "fault": effort.faults}
-    limits |= {"zombie": effort.zombies, "kill": effort.kills, **dict.fromkeys(CHANGED_WORLD, effort.changes)}
+    limits |= {"zombie": effort.zombies, "kill": effort.kills, "lost_jvm": effort.lost_jvms}
+    limits |= dict.fromkeys(CHANGED_WORLD, effort.changes)
     groups = [sample_evenly(group, limits.get(name), random) for name, group in cases.items()]
     if effort.minutes is None:
         # Most violations are around a commit, so these cases come first.

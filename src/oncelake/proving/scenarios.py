@@ -90,7 +90,7 @@ def races(testbed: Testbed, threads: Sequence[int]) -> Iterator[Case]:
 
 def _race_threads(testbed: Testbed, number: int) -> Violation | None:
     testbed.reset()
-    return _judge_race(testbed, testbed.run(threads=number))
+    return judge_race(testbed, testbed.run(threads=number))
 
 
 def _race_processes(testbed: Testbed) -> Violation | None:
@@ -100,13 +100,13 @@ def _race_processes(testbed: Testbed) -> Violation | None:
         testbed.reset()
         testbed.begin(other)
         works = testbed.run()
-        return _judge_race(testbed, works + other.answer()["works"])
+        return judge_race(testbed, works + other.answer()["works"])
 
 
-def _judge_race(testbed: Testbed, works: Works) -> Violation | None:
+def judge_race(testbed: Testbed, works: Works, **request: Any) -> Violation | None:
     """Judge concurrent runs: `busy` is allowed if the next run succeeds."""
     not_busy = [] if testbed.job.may_fail else [work for work in works if work["outcome"] != BUSY]
-    return testbed.judge([*not_busy, *testbed.rerun()])
+    return testbed.judge([*not_busy, *testbed.rerun(**request)])
 
 
 def restatements(testbed: Testbed) -> Iterator[Case]:

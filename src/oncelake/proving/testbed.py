@@ -24,6 +24,7 @@ from oncelake.proving.images import (
     restore_tree,
     scan_tree,
 )
+from oncelake.proving.input_copies import InputCopies
 from oncelake.proving.verdict import Violation
 from oncelake.proving.worker_handle import WorkerHandle, WorkerSetting
 
@@ -120,22 +121,33 @@ class Testbed:
         """Run the job, all of it or some spans, in the warm worker or in another."""
         return self.request_run(by or self.main, spans, **request)["works"]  # type: ignore[no-any-return]
 
-    def rerun(self) -> list[dict[str, Any]]:
+    def rerun(self, **request: Any) -> list[dict[str, Any]]:
         """Run the job until it succeeds, at most three times if it may fail or another runner still has the table."""
-        works = self.run()
+        works = self.run(**request)
         for _ in range(2):
             undone = [work for work in works if work["outcome"] not in DONE]
             if undone and (self.job.may_fail or all(work["outcome"] == BUSY for work in undone)):
-                works = self.run()
+                works = self.run(**request)
         return works
 
     def request_run(self, by: WorkerHandle, spans: Sequence[Span] | None = None, **request: Any) -> dict[str, Any]:
         """Run the job and return the whole answer."""
         return by.request("run", spans=spans or self.job.spans, **request)
 
-    def begin(self, by: WorkerHandle) -> None:
+    def begin(self, by: WorkerHandle, spans: Sequence[Span] | None = None, **request: Any) -> None:
         """Start the job in another worker without waiting for it."""
-        by.begin("run", spans=self.job.spans)
+        by.begin("run", spans=spans or self.job.spans, **request)
+
+    def plan(self, **request: Any) -> list[dict[str, Any]]:
+        """Return what the job would do."""
+        return self.main.request("plan", spans=self.job.spans, **request)["works"]  # type: ignore[no-any-return]
+
+    @cached_property
+    def input_copies(self) -> InputCopies | None:
+        """Copies of the tables that the job reads by interval, of which a part can arrive late; None if there are none."""
+        folder = str(self.setting.sandbox / "inputs")
+        found = self.main.request("copy_inputs", spans=self.job.spans, folder=folder)
+        return InputCopies.parse(found) if found else None
 
     def record(self, start: Tree) -> list[Image]:
         """Run the job on a state and return the state after each of its calls."""
@@ -173,11 +185,16 @@ class Testbed:
         """Start another, cold worker on the same sandbox. The caller closes it."""
         return WorkerHandle(self.setting).open(self.job.spec, self.folders.known)
 
-    def judge(self, works: Sequence[Mapping[str, Any]], expected: Mapping[str, Any] | None = None) -> Violation | None:
+    def judge(
+        self,
+        works: Sequence[Mapping[str, Any]],
+        expected: Mapping[str, Any] | None = None,
+        who: str = "the rerun",
+    ) -> Violation | None:
         """Return the violation after a case, if there is one. The caller adds the case to it."""
         for work in works:
             if work["outcome"] not in DONE:
-                return Violation("", "", f"the rerun {work['outcome']}: {work['error']}", work.get("target"))
+                return Violation("", "", f"{who} {work['outcome']}: {work['error']}", work.get("target"))
         expected = self.reference if expected is None else expected
         for name, seen in self.fingerprints().items():
             if not same_content(seen, expected[name]):

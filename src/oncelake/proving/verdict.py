@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 PROVEN, VIOLATED = "proven", "violated"
 # Each case of these takes seconds and shows little more than the images of all calls: a sample confirms those.
-SAMPLES = ("recovery", "fault", "zombie", "kill")
+SAMPLES = ("recovery", "fault", "zombie", "kill", "lost_jvm")
 _PACKAGES = ("oncelake", "pyspark", "delta-spark", "deltalake")
 
 

@@ -31,6 +31,8 @@ class Worker:
         handlers = {
             "open": self.open,
             "run": self.run,
+            "plan": self.plan,
+            "copy_inputs": self.copy_inputs,
             "warm": self.warm,
             "fingerprints": self.fingerprints,
             "versions": self.versions,
@@ -52,6 +54,16 @@ class Worker:
         """Run the job. Caches of an earlier state of the lake are cleared first."""
         self.clear_caches()
         return self.job.run(request)
+
+    def plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the job would do."""
+        self.clear_caches()
+        return self.job.plan(request)
+
+    def copy_inputs(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Copy the tables that the job reads by interval."""
+        self.clear_caches()
+        return self.job.copy_inputs(request)
 
     def fingerprints(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fingerprint of every table, or of those at given paths; None if it is not a Delta table."""

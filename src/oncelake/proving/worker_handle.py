@@ -36,6 +36,13 @@ class WorkerSetting:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+def wait_at_gate(gate: Path) -> None:
+    """Say that the gate is reached, with a file of that name and another suffix, and wait until the gate is there."""
+    gate.with_suffix(".stalled").touch()
+    while not gate.exists():
+        time.sleep(0.02)
+
+
 class WorkerHandle:
     """One started worker that waits for requests."""
 
@@ -115,6 +122,14 @@ class WorkerHandle:
             if self._unread or select.select([self._answers], [], [], 0.02)[0]:
                 break
         return self.controls.acted
+
+    def wait_for(self, file: Path, seconds: float) -> bool:
+        """Wait until a file is there, or until an answer shows that it never will be."""
+        deadline = time.monotonic() + seconds
+        while not file.exists() and time.monotonic() < deadline:
+            if self._unread or select.select([self._answers], [], [], 0.02)[0]:
+                break
+        return file.exists()
 
     @property
     def output(self) -> str:
