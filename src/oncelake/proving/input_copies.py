@@ -19,7 +19,6 @@ from oncelake.model.intervals import Grid, Interval, parse_interval
 from oncelake.proving.altered_project import tables_by_time
 from oncelake.spark.columns import FrameOrigin, find_time_column
 from oncelake.spark.materialize import materialize
-from oncelake.spark.session import in_timezone
 from oncelake.spark.sql import identifier, inside
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ class _Copy:
         grid = self.pipeline.grid
         assert grid is not None
         log = require_log(self.project.lake.table(self.table))
-        frame = table_at(in_timezone(self.project.session(), grid.zone), log.path, log.version)
+        frame = table_at(self.project.session(), log.path, log.version)
         origin = FrameOrigin(f"table {self.table}", self.pipeline.name, self.pipeline.where)
         column, kind = find_time_column(frame, self.time, grid, origin)
         whole = Interval(intervals[0].start, intervals[-1].end, grid.zone)
