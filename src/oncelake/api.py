@@ -33,7 +33,7 @@ from oncelake.planning.scope import scope_of
 from oncelake.planning.writers import Identity
 from oncelake.sources import SOURCES
 from oncelake.spark.connect import is_remote
-from oncelake.storage.lease import lease_problem
+from oncelake.storage.options import use_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,6 +92,7 @@ class Project:
         self._owns_session, self._workers_checked = spark is None, False
         formerly, remote = former_names(pipelines.values()), is_remote(settings.spark, spark)
         self.lake = Lake(settings.lake, str(settings.root), formerly=formerly, remote=remote)
+        use_settings(settings.lake, settings.store)
 
     def plan(self, *names: str, **options: Unpack[RunOptions]) -> Plan:
         """Return what `run` would do, and why. `end` is exclusive."""
@@ -117,12 +118,11 @@ class Project:
         The rest of an interrupted work with several targets is written from the input of its finished targets; with
         `accept_new_input` from the input as it is now.
         """
+        from oncelake.delta.lake_session import store_problems
         from oncelake.running.execute import execute
 
         context = replace(self._context(listener), jobs=jobs, accept_new_input=accept_new_input)
-        if self.lake.single_driver and plan.to_do:
-            context.warn(f"{self.lake.path}: Delta's log store for S3 is safe for one driver only; run one at a time")
-        if plan.to_do and (problem := lease_problem(self.lake.path)):
+        for problem in store_problems(self.lake.path, self._spark) if plan.to_do else ():
             context.warn(problem)
         return execute(plan, self.pipelines, context)
 
@@ -271,9 +271,9 @@ class Project:
     def session(self) -> SparkSession:
         """Return the project's Spark session; start one if there is none."""
         if self._spark is None:
-            from oncelake.spark.session import open_session
+            from oncelake.delta.lake_session import open_lake_session
 
-            self._spark = open_session(self.settings.spark)
+            self._spark = open_lake_session(self.lake.path, self.settings.spark)
         if not self._workers_checked:
             from oncelake.spark.workers import check_workers
 
@@ -349,10 +349,10 @@ def fingerprint(
     Only the columns in `exclude` are ignored. With `by`, or for a partitioned table, it also says which part differs.
     """
     from oncelake.delta import fingerprint as fingerprints
-    from oncelake.spark.session import open_session
+    from oncelake.delta.lake_session import open_lake_session
 
     if isinstance(content, str | Path):
-        session = open_session({})
+        session = open_lake_session(str(content), {})
         return fingerprints.fingerprint_table(session, str(content), version=version, exclude=exclude, quick=quick)
     return fingerprints.fingerprint(content, exclude=exclude, by=by, quick=quick)
 
@@ -378,12 +378,12 @@ def latest(frame: DataFrame, keys: str | Iterable[str], by: str | Iterable[str] 
 
 
 def _frame(content: DataFrame | str | Path) -> DataFrame:
+    from oncelake.delta.lake_session import open_lake_session
     from oncelake.delta.writes import table_at
-    from oncelake.spark.session import open_session
 
     if not isinstance(content, str | Path):
         return content
-    return table_at(open_session({}), str(content), read_log(str(content), str(content)).version)
+    return table_at(open_lake_session(str(content), {}), str(content), read_log(str(content), str(content)).version)
 
 
 def _text(value: Any) -> str | None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FormerNames = Mapping[str, tuple[str, ...]]
-_SINGLE_DRIVER = ("s3://", "s3a://", "s3n://")
 
 
 class DeltaTable:
@@ -100,11 +99,6 @@ class Lake:
     def file(self, path: str) -> str:
         """Return the path of a file or folder; relative ones start at the project's root."""
         return path if "://" in path or path.startswith("/") else posixpath.join(self.root, path)
-
-    @property
-    def single_driver(self) -> bool:
-        """Whether Delta's log store for this lake is safe for one driver only."""
-        return self.path.startswith(_SINGLE_DRIVER)
 
 
 def delta_log(table: Table) -> TableLog | None:

@@ -1,0 +1,111 @@
+"""Open the Spark session of a lake: with the jars, the settings and the log store that its object store needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from oncelake.spark.jars import LOG_STORE, log_store_jar, s3_jars
+from oncelake.spark.session import open_session
+from oncelake.storage.conditional import Finding, last_finding, try_conditional_puts
+from oncelake.storage.lease import lease_problem
+from oncelake.storage.options import S3_SCHEMES, StoreOptions, is_s3, options_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Where Spark's start scripts look for more jars. They come last, so that the class archive of the others stays valid.
+_CLASS_PATH = "SPARK_DIST_CLASSPATH"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_STORE_KEY = "spark.delta.logStore.{}.impl"
+
+
+def open_lake_session(lake: str, settings: Mapping[str, str]) -> SparkSession:
+    """Return the active session unchanged, or a new one that reaches the lake."""
+    if not is_s3(lake) or "spark.remote" in settings or _active() is not None:
+        return open_session(settings)
+    options = options_for(lake)
+    own = {**options.spark(), **log_store_settings(lake)}
+    if _jvm_runs():
+        return open_session({**own, **options.spark_credentials(), **settings})
+    jars = [*s3_jars(), log_store_jar()]
+    if _is_local(settings):
+        return _open({**own, **settings}, options, jars)
+    both = ",".join([*filter(None, [settings.get("spark.jars")]), *jars])
+    return _open({**own, **settings, "spark.jars": both}, options, [])
+
+
+def log_store_settings(lake: str) -> dict[str, str]:
+    """Return the settings of our log store, if the store of a lake has conditional puts; else Delta's own is used."""
+    if not try_conditional_puts(lake).conditional:
+        return {}
+    return {_STORE_KEY.format(scheme): LOG_STORE for scheme in S3_SCHEMES}
+
+
+def several_drivers(lake: str, session: SparkSession | None = None) -> Finding:
+    """Return whether several drivers may write a lake at the same time, as far as that is known; nothing is tried.
+
+    On S3 that needs a store with conditional puts, and a session that commits by them.
+    """
+    if not is_s3(lake):
+        # Delta's log stores for the others are safe, and on local disk our lock keeps other writers out.
+        return Finding(conditional=True)
+    finding = last_finding(lake)
+    if not finding.conditional or session is None:
+        return finding
+    scheme = lake.partition("://")[0]
+    if session.conf.get(_STORE_KEY.format(scheme), None) == LOG_STORE:
+        return finding
+    return Finding(conditional=False, problem=f"the session does not set {_STORE_KEY.format(scheme)} to {LOG_STORE}")
+
+
+def store_problems(lake: str, session: SparkSession | None = None) -> Iterator[str]:
+    """Yield what a run on a lake warns of: that only one driver at a time may write it, and that there are no leases."""
+    if is_s3(lake):
+        tried = try_conditional_puts(lake)
+        finding = several_drivers(lake, session) if tried.conditional else tried
+        if not finding.conditional:
+            alone = f"{lake}: safe for one driver at a time only, because {finding.problem}"
+            yield f"{alone}; run one at a time"
+    if problem := lease_problem(lake):
+        yield problem
+
+
+def _open(settings: Mapping[str, str], options: StoreOptions, class_path: list[str]) -> SparkSession:
+    more = os.pathsep.join([*filter(None, [os.environ.get(_CLASS_PATH)]), *class_path])
+    with _environment({**options.environment(), **({_CLASS_PATH: more} if more else {})}):
+        return open_session(settings)
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for a process that is started inside the block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _active() -> SparkSession | None:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def _jvm_runs() -> bool:
+    """Whether Spark's JVM is there already: started by spark-submit, or left by a session that was stopped."""
+    from pyspark import SparkContext
+
+    return _SUBMITTED in os.environ or SparkContext._gateway is not None  # noqa: SLF001  pyspark does not say it elsewhere
+
+
+def _is_local(settings: Mapping[str, str]) -> bool:
+    return settings.get("spark.master", os.environ.get("MASTER", "local[*]")).startswith("local")
