@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from oncelake.delta.tables import DeltaTable, Lake
@@ -34,8 +34,8 @@ def alter_project(project: once.Project, name: str, request: Mapping[str, Any]) 
     if grid:
         altered.pipelines = {**altered.pipelines, name: on_grid(altered.pipelines[name], Grid(**grid))}
     if no_lock:
-        lake = altered.lake
-        altered.lake = _UnlockedLake(lake.path, lake.root, lake.elsewhere, lake.formerly)
+        known = {field.name: getattr(altered.lake, field.name) for field in fields(altered.lake)}
+        altered.lake = _UnlockedLake(**{**known, "_tables": {}})
     return altered
 
 
@@ -60,7 +60,7 @@ class _UnlockedTable(DeltaTable):
         """Return False: another writer may commit at any moment."""
         return False
 
-    def lock(self, timeout: float, give_up: Callable[[], bool], doing: str = "") -> AbstractContextManager[None]:  # noqa: ARG002  the contract
+    def lock(self, *_: Any, **__: Any) -> AbstractContextManager[None]:
         """Hold nothing."""
         return nullcontext()
 
