@@ -196,7 +196,9 @@ def graph(project: once.Project, output: Output, mermaid: bool) -> int:
 @_project_options
 def status(project: once.Project, output: Output, names: tuple[str, ...]) -> int:
     """Show what is done, missing, stale or failed, per target. Does not start Spark."""
-    return output.status(project.status(*names))
+    from oncelake.operations.environment import find_environment
+
+    return output.status(project.status(*names), find_environment(project.settings))
 
 
 @cli.command(short_help="Show the commits of a table and who wrote them.")

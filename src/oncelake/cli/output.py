@@ -15,6 +15,7 @@ from oncelake.cli.progress import Lines, Live, format_count, format_number, form
 if TYPE_CHECKING:
     from oncelake.keyed.repair import Repair
     from oncelake.model.work import Planned
+    from oncelake.operations.environment import Environment
     from oncelake.operations.history import HistoryEntry
     from oncelake.operations.rebuild import Rebuild
     from oncelake.operations.restate import RestateRequest
@@ -157,8 +158,10 @@ class Output:
         self.document({"edges": [{"from": a, "to": b} for a, b in edges(pipelines)], "text": text})
         return 0
 
-    def status(self, statuses: Sequence[TargetStatus]) -> int:
-        """Print the status of every target."""
+    def status(self, statuses: Sequence[TargetStatus], environment: Environment) -> int:
+        """Print where the project runs and the status of every target."""
+        for line in environment.lines():
+            self.say(line)
         rows = [
             (
                 s.pipeline,
@@ -174,7 +177,8 @@ class Output:
         self._table(("pipeline", "target", "done", "missing", "gaps", "last commit", "version"), rows)
         for status in statuses:
             self._status_details(status)
-        self.document({"pipelines": [status.document() for status in statuses]})
+        pipelines = [status.document() for status in statuses]
+        self.document({"environment": environment.document(), "pipelines": pipelines})
         return 0
 
     def _status_details(self, status: TargetStatus) -> None:

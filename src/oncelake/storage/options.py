@@ -97,12 +97,15 @@ class StoreOptions:
 
 # The settings of projects that were loaded in this process, by the beginning of the paths that they are for.
 _settings: dict[str, StoreSettings] = {}
+_ANYWHERE = "s3:/"
 
 
-def use_settings(path: str, settings: StoreSettings) -> None:
-    """Reach everything at and below a path by a project's settings from now on."""
-    if is_s3(path):
-        _settings[s3_uri(path).rstrip("/")] = settings
+def use_settings(lake: str, settings: StoreSettings) -> None:
+    """Reach a lake by its project's settings from now on, and whatever else the project names in S3."""
+    if is_s3(lake):
+        _settings[s3_uri(lake).rstrip("/")] = settings
+    if settings != StoreSettings():
+        _settings[_ANYWHERE] = settings
 
 
 def options_for(path: str) -> StoreOptions:
