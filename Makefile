@@ -15,7 +15,7 @@ setup: .venv/ready  ## the virtual environment and Delta's jars, once
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m oncelake.spark.prepare
+	$(BIN)/python -m oncelake.spark.prepare --s3
 	touch $@
 
 demo: setup  ## the retry that doubled the rows, and the same retry that does not
@@ -43,6 +43,9 @@ prove: setup  ## every pattern killed at every file call, with real kills and fa
 bench: setup  ## the figures in bench/results, measured again
 	$(BIN)/python -m bench
 
+log-store:  ## the jar of the log store for S3, from java/ (needs javac 17)
+	$(BIN)/python java/build.py
+
 lock:  ## resolve requirements.lock anew (needs uv)
 	uv pip compile pyproject.toml --quiet --all-extras --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --no-header --no-annotate --python-version 3.11 -o requirements.lock
@@ -50,4 +53,4 @@ lock:  ## resolve requirements.lock anew (needs uv)
 clean:  ## remove what was made here
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-lake
 
-.PHONY: help setup demo check quick test test-all prove bench lock clean
+.PHONY: help setup demo check quick test test-all prove bench log-store lock clean

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,11 +21,18 @@ COORDINATES = (("io.delta", "delta-spark_4.2_2.13", DELTA), ("io.delta", "delta-
 # Hadoop's S3 client, and of Amazon's library what it uses: 13 MB instead of the bundle of 686 MB that it names. What pyspark
 # has itself (Netty, logging, the Apache HTTP client) is left out.
 HADOOP, AWS = "3.5.0", "2.35.4"
-_AWS_MODULES = ()
+_AWS_MODULES = """
+    annotations apache-client arns auth aws-core aws-query-protocol aws-xml-protocol checksums checksums-spi
+    crt-core endpoints-spi http-auth http-auth-aws http-auth-aws-eventstream http-auth-spi http-client-spi
+    identity-spi json-utils metrics-spi netty-nio-client profiles protocol-core regions retries retries-spi s3
+    s3-transfer-manager sdk-core sts third-party-jackson-core utils utils-lite
+"""
 S3_COORDINATES = (
     ("org.apache.hadoop", "hadoop-aws", HADOOP),
-    *(("software.amazon.awssdk", module, AWS) for module in _AWS_MODULES),
+    *(("software.amazon.awssdk", module, AWS) for module in _AWS_MODULES.split()),
     ("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
+    ("software.amazon.eventstream", "eventstream", "1.0.1"),
+    ("org.reactivestreams", "reactive-streams", "1.0.4"),
 )
 # Ours: commits by conditional puts, so that several drivers are safe on S3. Its source is in java/.
 LOG_STORE = "oncelake.S3ConditionalLogStore"
@@ -121,4 +129,4 @@ def _ivy_jar() -> Path:
 
 
 if __name__ == "__main__":
-    print(",".join(delta_jars()))
+    print(",".join([*delta_jars(), *([*s3_jars(), log_store_jar()] if "--s3" in sys.argv else [])]))

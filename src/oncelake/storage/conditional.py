@@ -59,7 +59,9 @@ def _try(lake: str) -> Finding:
     from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
 
     probe = f"{INTERNAL}/probes/{uuid.uuid4().hex}"
-    finding = Finding(conditional=False, problem="it replaced an object that was to be created")  # unless the second is refused
+    finding = Finding(
+        conditional=False, problem="it replaced an object that was to be created"
+    )  # unless the second is refused
     try:
         for _ in range(2):
             store.put(probe, b"", mode="create")

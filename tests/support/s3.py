@@ -1,0 +1,175 @@
+"""An S3 of our own on loopback, and a proxy in front of it that fails as real stores and networks do."""
+
+import http.client
+import threading
+import time
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+REGION, ACCESS_KEY, SECRET_KEY = "us-east-1", "AKIA-planted-access-key", "planted/secret+key"
+_HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "expect", "content-length"}
+_ERROR = "<?xml version='1.0'?><Error><Code>{0}</Code><Message>{0} of the proxy</Message></Error>"
+
+
+@contextmanager
+def s3_server():
+    """Start a server on a free port, yield its address and stop it."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        yield "http://{}:{}".format(*server.get_host_and_port())
+    finally:
+        server.stop()
+
+
+def new_bucket(address):
+    """Create a bucket and return its name."""
+    name = f"lake-{uuid.uuid4().hex}"
+    urlopen(Request(f"{address}/{name}", method="PUT")).close()
+    return name
+
+
+def all_objects(address, bucket):
+    """Return the content of every object of a bucket by its key."""
+    from obstore.store import S3Store
+
+    config = {"endpoint": address, "region": REGION, "access_key_id": "reader", "secret_access_key": "reader"}
+    store = S3Store(bucket, config=config, client_options={"allow_http": True})
+    keys = [found["path"] for batch in store.list() for found in batch]
+    return {key: bytes(store.get(key).bytes()) for key in keys}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What the proxy does with a request: refuse it, never answer it, lose the answer, or take a condition away."""
+
+    status: int | None = None
+    code: str = ""
+    silent: bool = False
+    lose_answer: bool = False
+    unconditional: bool = False
+
+
+INTERNAL_ERROR = Fault(500, "InternalError")
+SLOW_DOWN = Fault(503, "SlowDown")
+CONFLICT = Fault(409, "ConditionalRequestConflict")
+NOT_IMPLEMENTED = Fault(501, "NotImplemented")
+TIMEOUT = Fault(silent=True)
+LOST_ANSWER = Fault(lose_answer=True)
+UNCONDITIONAL = Fault(unconditional=True)
+
+
+@dataclass
+class Proxy:
+    """A proxy on a free port. `fault` is asked for every request (method, path, headers); None passes it on."""
+
+    server: str
+    fault: object = staticmethod(lambda *_: None)
+    latency: float = 0.0
+    requests: list = field(default_factory=list)
+    hit: list = field(default_factory=list)
+
+    def once(self, fault, when):
+        """Fail the first request for which `when(method, path)` holds."""
+        left = [fault]
+        self.fault = lambda method, path, _: left.pop() if left and when(method, path) else None
+
+    def in_turn(self, faults, when=lambda *_: True):
+        """Fail the next requests for which `when(method, path)` holds, by these faults one after the other."""
+        left, lock = list(reversed(faults)), threading.Lock()
+
+        def fault(method, path, _):
+            with lock:
+                return left.pop() if left and when(method, path) else None
+
+        self.fault = fault
+
+    def calm(self):
+        """Pass everything on again."""
+        self.fault = lambda *_: None
+
+
+@contextmanager
+def proxy(server):
+    """Start a proxy in front of a server, yield it with its address, and stop it."""
+    made, closing = Proxy(server), threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        # One packet for status line and headers.
+        wbufsize = -1
+
+        def handle_request(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            made.requests.append((self.command, self.path))
+            fault = made.fault(self.command, self.path, self.headers)
+            if made.latency:
+                time.sleep(made.latency)
+            if fault:
+                made.hit.append((self.command, self.path, fault))
+            if fault and fault.silent:
+                closing.wait(30)
+                self.close_connection = True
+                return
+            if fault and fault.status:
+                self.reply(fault.status, {"Content-Type": "application/xml"}, _ERROR.format(fault.code).encode())
+                return
+            if fault and fault.unconditional:
+                del self.headers["If-None-Match"]
+            status, headers, content = self.forward(body)
+            if fault and fault.lose_answer:
+                self.close_connection = True
+                return
+            self.reply(status, headers, content)
+
+        do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_request  # noqa: N815
+
+        def forward(self, body):
+            connection = http.client.HTTPConnection(urlsplit(made.server).netloc, timeout=60)
+            try:
+                headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
+                connection.request(self.command, self.path, body, {**headers, "Content-Length": str(len(body))})
+                answer = connection.getresponse()
+                return answer.status, dict(answer.getheaders()), answer.read()
+            finally:
+                connection.close()
+
+        def reply(self, status, headers, content):
+            self.send_response(status)
+            length = next((value for name, value in headers.items() if name.lower() == "content-length"), None)
+            for name, value in headers.items():
+                if name.lower() not in _HOP_BY_HOP:
+                    self.send_header(name, value)
+            # The answer to HEAD has the length of what is not sent.
+            self.send_header("Content-Length", length if self.command == "HEAD" and length else str(len(content)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 64
+
+        def handle_error(self, *_):
+            """A client that gave up is what the proxy is for."""
+
+    front = Server(("127.0.0.1", 0), Handler)
+    made.address = f"http://127.0.0.1:{front.server_port}"
+    thread = threading.Thread(target=front.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield made
+    finally:
+        closing.set()
+        front.shutdown()
+        front.server_close()
+        thread.join()
