@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -21,7 +23,8 @@ from oncelake.errors import BadDeclaration, UnknownTarget
 from oncelake.errors.base import did_you_mean
 from oncelake.model.contracts import Listener, Log
 from oncelake.model.events import Warned
-from oncelake.model.intervals import Interval, parse_interval
+from oncelake.model.intervals import Interval
+from oncelake.model.names import lake_path
 from oncelake.model.source_location import declared_at
 from oncelake.model.work import FAILED_BEFORE, LATE, RESTATED, STALE, Plan, Report, Request
 from oncelake.operations.history import HistoryEntry, history_entry
@@ -83,7 +86,10 @@ class Project:
         for pipeline in pipelines:
             if not isinstance(pipeline, Pipeline):
                 raise BadDeclaration(where=declared_at(), problem=f"Project.of takes pipelines, not {pipeline!r}")
-        place = str(lake) if "://" in str(lake) else str(Path(lake).expanduser().resolve())
+        try:
+            place = lake_path(lake)
+        except ValueError as error:
+            raise BadDeclaration(where=declared_at(), problem=str(error)) from error
         project._set_up(Settings(Path(root).resolve(), place), sort_upstream_first(pipelines), spark)  # noqa: SLF001  of its own class
         return project
 
@@ -96,8 +102,10 @@ class Project:
 
     def plan(self, *names: str, **options: Unpack[RunOptions]) -> Plan:
         """Return what `run` would do, and why. `end` is exclusive."""
-        failed = self._failed() if options.get("failed") else {}
-        return self._plan(_request(names, options), failed)
+        problems: list[str] = []
+        failed = self._ledger(problems.append).failed_intervals() if options.get("failed") else {}
+        plan = self._plan(_request(names, options), failed)
+        return replace(plan, notes=(*plan.notes, *problems))
 
     def run(
         self,
@@ -165,13 +173,8 @@ class Project:
         now: RunOptions = {"now": options["now"]} if "now" in options else {}
         names = (name, *(each.pipeline.name for each in reached if each.known))
         plan = self._plan(replace(_request(names, now), only=RESTATED))
-        report = execute(plan, self.pipelines, context)
-        for each in reached:
-            if not each.known and not report.interrupted:
-                plan = self._plan(replace(_request((each.pipeline.name,), now), only=LATE))
-                more = execute(plan, self.pipelines, context)
-                report = replace(more, works=(*report.works, *more.works))
-        return report
+        later = [replace(_request((each.pipeline.name,), now), only=LATE) for each in reached if not each.known]
+        return execute(plan, self.pipelines, context, (partial(self._plan, request) for request in later))
 
     def _downstream(self, name: str, span: Interval | None) -> Iterator[Downstream]:
         from oncelake.operations.restate import downstream_of
@@ -187,7 +190,9 @@ class Project:
         request = Request(now or datetime.now(UTC), names)
         chosen = select_pipelines(self.pipelines, names)
         known = read_lake_state(self.pipelines, chosen, self.lake, request, {})
-        inputs = StatusInputs(holders(self.lake.path), self._ledger().failures(), known.stale, self._identity())
+        problems: list[str] = []
+        failed, notes = self._ledger(problems.append).failures(), known.source_notes
+        inputs = StatusInputs(holders(self.lake.path), failed, known.stale, self._identity(), notes, problems)
         return [
             target_status(pipeline, pattern, self.lake.table(pattern.target).last_log(), inputs, request.now)
             for pipeline in chosen
@@ -257,7 +262,7 @@ class Project:
 
     def ledger(self) -> list[dict[str, Any]]:
         """Return all attempts in the ledger, oldest first."""
-        return self._ledger().entries()
+        return self._ledger(warnings.warn).entries()
 
     def in_sandbox(self, lake: str, *names: str) -> Project:
         """Return the project with a separate lake: the named pipelines write there, other tables are only read."""
@@ -303,30 +308,21 @@ class Project:
             self._spark = None
             return True
 
-        listeners = (self._ledger(listener), *(() if listener is None else (listener,)))
-        lock_timeout, project = self.settings.lock_timeout, self.settings.id
-        return RunContext(self.lake, self.session, listeners, lock_timeout, restart, project=project)
-
-    def _ledger(self, listener: Listener | None = None) -> DeltaLedger:
-        from oncelake.listeners.ledger import DeltaLedger
-
         def warn(text: str) -> None:
             if listener is not None:
                 listener.on(Warned(text))
+
+        listeners = (self._ledger(warn), *(() if listener is None else (listener,)))
+        lock_timeout, project = self.settings.lock_timeout, self.settings.id
+        return RunContext(self.lake, self.session, listeners, lock_timeout, restart, project=project)
+
+    def _ledger(self, warn: Callable[[str], None]) -> DeltaLedger:
+        from oncelake.listeners.ledger import DeltaLedger
 
         return DeltaLedger(self.lake, warn)
 
     def _logs(self, pipeline: Pipeline) -> dict[str, Log | None]:
         return {table: self.lake.table(table).log() for table in pipeline.writes_tables}
-
-    def _failed(self) -> dict[str, list[Interval]]:
-        """Return the intervals whose last attempt failed, by pipeline."""
-        failed: dict[str, list[Interval]] = {}
-        for entry in self._ledger().failures():
-            failed.setdefault(entry["pipeline"], [])
-            if entry["start"]:
-                failed[entry["pipeline"]].append(parse_interval(f"{entry['start']}..{entry['end']}"))
-        return failed
 
 
 def open(  # noqa: A001  once.open("project") is how it reads

@@ -400,3 +400,17 @@ def test_history_of_a_key_named_next_deletes_no_other_key(lake):
     lake.write([(4, "x", 1, "u")], pattern, schema)
     found = sorted(tuple(row) for row in lake.frame().select("next", "v", "valid_from", "valid_to").collect())
     assert found == [(1, "a", 1, 2), (1, "b", 4, 6), (1, "c", 6, None), (4, "x", 1, None)]
+
+
+def test_a_row_is_a_delete_if_the_feed_or_the_condition_says_so(lake):
+    pattern = once.merge("f", keys="id", latest_by="at", cdc="delta", delete_when="v = 'gone'")
+    feed = [(1, "a", 1, "insert", 1), (1, "a", 2, "delete", 2), (2, "gone", 1, "insert", 1), (3, "x", 1, "insert", 1)]
+    lake.write(feed, pattern, "id int, v string, at int, _change_type string, _commit_version bigint")
+    assert lake.rows("f") == [(3, "x", 1)]
+
+
+def test_a_group_may_be_named_count(lake):
+    schema, pattern = "count int, total int", once.aggregate("t", keys="count")
+    lake.write([(7, 1), (8, 2)], pattern, schema)
+    with pytest.raises(RepeatedKeys, match=r"\(count=7\)"):
+        lake.write([(7, 1), (7, 2)], pattern, schema)

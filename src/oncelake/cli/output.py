@@ -177,6 +177,9 @@ class Output:
         self._table(("pipeline", "target", "done", "missing", "gaps", "last commit", "version"), rows)
         for status in statuses:
             self._status_details(status)
+        # A warning about an input or the ledger concerns several targets.
+        for warning in dict.fromkeys(warning for status in statuses for warning in status.warnings):
+            self.say(f"warning: {warning}")
         pipelines = [status.document() for status in statuses]
         self.document({"environment": environment.document(), "pipelines": pipelines})
         return 0
@@ -193,8 +196,6 @@ class Output:
             self.say(f"stale: {target}: {_format_ranges(intervals)}: {reason}\n{next_run} --stale")
         for failure in status.failed:
             self.say(f"failed: {target}: {failure.slice}: {failure.problem}\n  next: {failure.next}")
-        for warning in status.warnings:
-            self.say(f"warning: {warning}")
 
     def history(self, target: str, entries: Sequence[HistoryEntry]) -> int:
         """Print the commits of a table."""

@@ -56,6 +56,8 @@ class Lines:
         if outcome.outcome == "already_done":
             return
         self.ended_works += 1
+        # A restatement plans pipelines downstream only when the rows they read are written.
+        self.total = max(self.total, self.ended_works)
         self.rows += outcome.rows.written or 0
         self.say(_format_outcome(outcome))
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Fields of the syntax tree without a meaning of their own, and fields of a declaration that change no row.
 _NO_CODE = ("ctx", "kind", "type_comment", "type_ignores")
-_NO_ROWS = ("layout", "any_order")
+_NO_ROWS = ("layout", "any_order", "null_time")
 _WITH_DOCSTRING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 

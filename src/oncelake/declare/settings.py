@@ -11,6 +11,7 @@ from oncelake.declare.store import STORAGE_KEYS, StoreSettings, read_store, refu
 from oncelake.declare.yaml_lines import read_yaml
 from oncelake.errors import BadSettings
 from oncelake.errors.base import did_you_mean
+from oncelake.model.names import lake_path
 
 FILE = "oncelake.yaml"
 _KEYS = ("lake", "id", "pipelines", "profiles", "spark", "storage", "lock_timeout")
@@ -58,12 +59,12 @@ def read_settings(root: Path, profile: str | None = None) -> Settings:
             where=settings.at("profiles"), problem=f"there is no profile {profile!r}; the profiles are: {known}"
         )
     selected = settings.mapping("profiles", profile) if profile is not None else {}
-    lake_path = ("profiles", profile) if profile is not None and "lake" in selected else ()
+    lake_key = ("profiles", profile) if profile is not None and "lake" in selected else ()
     timeout_path = ("profiles", profile) if "lock_timeout" in selected else ()
     spark = {**settings.spark("spark"), **(settings.spark("profiles", profile, "spark") if profile else {})}
     return Settings(
         root=root,
-        lake=_absolute(root, settings.lake(selected.get("lake", document.get("lake", "lake")), *lake_path, "lake")),
+        lake=lake_path(settings.lake(selected.get("lake", document.get("lake", "lake")), *lake_key, "lake"), root),
         pipelines=document.get("pipelines"),
         spark=spark,
         lock_timeout=settings.seconds(
@@ -105,9 +106,11 @@ class _Document:
                 raise BadSettings(where=self.at(*path, key), problem=problem)
 
     def lake(self, value: Any, *path: Any) -> str:
-        if not isinstance(value, str) or not value.strip():
-            raise BadSettings(where=self.at(*path), problem=f"lake must be a folder or URI, not {value!r}")
-        return value
+        try:
+            lake_path(value)
+        except ValueError as error:
+            raise BadSettings(where=self.at(*path), problem=str(error)) from error
+        return str(value)
 
     def id(self) -> str | None:
         value = self.document.get("id")
@@ -144,7 +147,3 @@ class _Document:
                 raise BadSettings(where=self.at(*path, key), problem=problem)
             refuse_spark_secret(key, self.at(*path, key))
         return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values.items()}
-
-
-def _absolute(root: Path, lake: str) -> str:
-    return lake if "://" in lake else str((root / Path(lake).expanduser()).resolve())

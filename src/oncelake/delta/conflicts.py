@@ -112,18 +112,6 @@ def _with_causes(error: BaseException) -> list[BaseException]:
     return found
 
 
-# What Delta and Spark say of a version, or of files, that were vacuumed or cleaned up.
-_GONE = re.compile(
-    "DELTA_VERSION_NOT_FOUND|DELTA_CANNOT_RECREATE|DELTA_TRUNCATED_TRANSACTION_LOG|DELTA_FILE_NOT_FOUND|FILE_NOT_EXIST"
-    "|FAILED_READ_FILE|FileNotFoundException|Cannot time travel|DELTA_VERSIONS_NOT_CONTIGUOUS|does not exist"
-)
-
-
-def is_input_gone(error: BaseException) -> bool:
-    """Return whether an exception says that the pinned version or its files are no longer there."""
-    return _GONE.search(str(error)) is not None
-
-
 def one_line(error: BaseException) -> str:
     """Return an exception's message in one line, without the JVM stack; for a Python worker, the exception it raised."""
     text = str(error).strip()

@@ -13,6 +13,7 @@ from oncelake.errors import RowsOutsideSlice, WorkFailed, WrongColumns
 from oncelake.model.contracts import Writing
 from oncelake.model.failpoints import failpoint
 from oncelake.spark.columns import FrameOrigin, column_types
+from oncelake.spark.materialize import materialize
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,12 +29,33 @@ def frame_origin(writing: Writing) -> FrameOrigin:
     return FrameOrigin(f"the frame for {writing.work.target}", writing.work.pipeline, writing.where)
 
 
+def compute(frame: DataFrame, writing: Writing, layout: writes.Layout) -> tuple[DataFrame, TableLog]:
+    """Return the frame and the target's log; create the table if it does not exist.
+
+    The frame is computed before the commit if its inputs may change while they are read, so that they can be compared
+    after the read; and before the table is created, because a frame that fails must not leave an empty table.
+    """
+    log = known_log(writing)
+    if log is not None:
+        _fit(frame, log, writing, evolve=False)
+    if log is None or writing.verify_inputs is not None:
+        frame = materialize(frame)
+        verify_inputs(writing)
+    return frame, ensure_table(frame, writing, layout)
+
+
+def verify_inputs(writing: Writing) -> None:
+    """Raise if an input changed since it was pinned. The rows must be computed by now."""
+    if writing.verify_inputs is not None:
+        writing.verify_inputs()
+
+
 def ensure_table(frame: DataFrame, writing: Writing, layout: writes.Layout, evolve: bool = False) -> TableLog:
     """Return the target's log. Create the table if it does not exist; compare the frame's columns if it does.
 
     With `evolve` the table takes new columns, and null for those the frame lacks.
     """
-    log = _known_log(writing) or _created(frame, writing, layout)
+    log = known_log(writing) or _created(frame, writing, layout)
     if (layout.cluster_by or layout.deletion_vectors) and log.version == 0:
         writes.apply_layout(frame.sparkSession, writing.path, layout)
         log = require_log(writing.table)
@@ -41,7 +63,7 @@ def ensure_table(frame: DataFrame, writing: Writing, layout: writes.Layout, evol
     return log
 
 
-def _known_log(writing: Writing) -> TableLog | None:
+def known_log(writing: Writing) -> TableLog | None:
     """Return the log as the commit protocol has just read it, under the lock; where there is none, as it is now."""
     log = writing.table.last_log() if writing.table.exclusive else writing.table.log()
     assert log is None or isinstance(log, TableLog)

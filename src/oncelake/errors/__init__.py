@@ -20,6 +20,7 @@
     │   ├── SourceMissing           an interval has no input files
     │   ├── SourceUnreadable        an input folder or file is not readable
     │   ├── SourceChanged           input files changed during the read
+    │   │   └── VersionGone         a pinned version of a source table was vacuumed
     │   ├── WrongHeader             the header of a CSV file has other columns
     │   ├── TableMissing            a source table does not exist
     │   ├── NotDelta                the folder is not a Delta table
@@ -30,6 +31,7 @@
     │   ├── WrongColumns            the columns do not match the table
     │   ├── RowsOutsideSlice        rows are outside the slice of the work
     │   ├── NullKeys                rows have a null key
+    │   ├── NullTimes               rows of a source table have no time, and that is refused
     │   ├── RepeatedKeys            a key occurs more than once
     │   ├── CannotRestate           an append cannot be restated
     │   ├── PinnedInputGone         the input of an interrupted work's finished targets is gone
@@ -99,8 +101,10 @@ from oncelake.errors.work import (
     NotDelta,
     NotPartitioned,
     NullKeys,
+    NullTimes,
     OutcomeUnknown,
     OutOfOrder,
+    OvertakenInputGone,
     PartlyDone,
     PinnedInputGone,
     RepeatedKeys,
@@ -111,6 +115,7 @@ from oncelake.errors.work import (
     TableBusy,
     TableMissing,
     TombstonesUnknown,
+    VersionGone,
     WorkFailed,
     WriteFailed,
     WrongColumns,
@@ -144,6 +149,7 @@ __all__ = [
     "NothingToProve",
     "NothingToRestate",
     "NullKeys",
+    "NullTimes",
     "OncelakeError",
     "OtherProject",
     "OutOfOrder",
@@ -169,6 +175,7 @@ __all__ = [
     "UnknownPipeline",
     "UnknownTarget",
     "UsageError",
+    "VersionGone",
     "WorkFailed",
     "WriteFailed",
     "WrongColumns",

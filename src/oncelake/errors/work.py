@@ -39,6 +39,15 @@ class SourceChanged(WorkFailed):
     hint = "retry when the upload is complete: oncelake run {pipeline}"
 
 
+class VersionGone(SourceChanged):
+    """A pinned version of a source table can no longer be read: vacuumed, cleaned up, or dropped."""
+
+    code = "version_gone"
+    retry = Retry.USELESS
+    says = "version {version} of {table}, which {slice} reads, is gone: {problem}"
+    hint = "read the table as it is now: oncelake run {pipeline} --accept-new-input"
+
+
 class WrongHeader(WorkFailed):
     """The header of a CSV file does not name the columns that are read from it."""
 
@@ -134,6 +143,15 @@ class CannotRestate(WorkFailed):
     code = "cannot_restate"
     says = "cannot restate {slice}: {pipeline} appends to {target}, so its rows would be written twice"
     hint = "oncelake history {target}"
+
+
+class NullTimes(WorkFailed):
+    """Rows of a source table have no time, so they belong to no interval, and the declaration refuses them."""
+
+    code = "null_times"
+    splittable = False
+    says = "{table} has {count} without {time}: they belong to no interval, and no work would read them"
+    hint = 'correct these rows of {table}, or declare null_time="report" in {where}, then run: oncelake run {pipeline}'
 
 
 class PinnedInputGone(WorkFailed):

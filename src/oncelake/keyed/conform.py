@@ -44,12 +44,15 @@ class TableColumns:
 
 
 def flag_deletes(frame: DataFrame, spec: Spec, writing: Writing) -> DataFrame:
-    """Add a boolean column that flags deletes, and drop the excluded columns. A null condition is not a delete."""
+    """Add a boolean column that flags deletes, and drop the excluded columns. A null condition is not a delete.
+
+    A row of a change feed is a delete if the feed or the declared condition says so.
+    """
     condition = F.expr(spec.delete_when) if isinstance(spec.delete_when, str) else spec.delete_when
+    deleted = column(DELETED) if DELETED in frame.columns else F.lit(False)
     if condition is not None:
-        frame = frame.withColumn(DELETED, F.coalesce(condition.cast("boolean"), F.lit(False)))
-    elif DELETED not in frame.columns:
-        frame = frame.withColumn(DELETED, F.lit(False))
+        deleted = deleted | F.coalesce(condition.cast("boolean"), F.lit(False))
+    frame = frame.withColumn(DELETED, deleted)
     return frame.drop(*(find_column(frame, name, frame_origin(writing))[0] for name in spec.exclude))
 
 

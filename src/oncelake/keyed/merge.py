@@ -14,7 +14,7 @@ from oncelake.delta import writes
 from oncelake.delta.conflicts import TableChanged
 from oncelake.delta.log import TableLog
 from oncelake.delta.prepared import PreparedRows
-from oncelake.delta.targets import ensure_table, frame_origin
+from oncelake.delta.targets import ensure_table, frame_origin, known_log, verify_inputs
 from oncelake.delta.writes import Clauses, Layout
 from oncelake.errors import CannotRestate, NullKeys, RepeatedKeys
 from oncelake.keyed.cdc import unwrap
@@ -30,9 +30,10 @@ from oncelake.keyed.conform import (
     resolve_columns,
     wrong_columns,
 )
-from oncelake.keyed.latest import column, content_hash, equal_to_prefixed, prefixed
+from oncelake.keyed.latest import column, content_hash, deduplicate, equal_to_prefixed, prefixed
 from oncelake.keyed.reduce import (
     BROADCAST_ROWS,
+    COPIES,
     MATCHED,
     ReducedBatch,
     broadcast_if_small,
@@ -81,6 +82,10 @@ class KeyedMerge:
         rows = flag_deletes(unwrap(frame, spec, writing), spec, writing)
         require_key_columns(rows, spec, writing)
         generated = generate(rows)
+        if known_log(writing) is None:
+            # A frame that fails must not leave an empty table.
+            rows = materialize(rows)
+            verify_inputs(writing)
         written = rows.drop(DELETED).select("*", *(value.alias(name) for name, value in generated.items()))
         log = ensure_table(written, writing, layout, evolve=spec.evolve)
         columns = resolve_columns(rows, log, spec, generated, writing)
@@ -153,11 +158,12 @@ class KeyedMerge:
     def reduce(self, compared: T.StructType, per: tuple[str, ...] = ()) -> ReducedBatch:
         """Deduplicate the batch to one row per key. Raise for null keys, and for repeated keys where null is a key."""
         batch = reduce_batch(self.frame, self.columns, compared, self.log, per)
+        verify_inputs(self.writing)
         if batch.stats.null_keys and self.spec.nulls != "key":
             refuse(NullKeys, self.frame.where(has_null_key(self.columns)).drop(DELETED), self.columns, self.writing)
         if batch.stats.copies > 1 and self.spec.nulls == "key":
-            groups = self.frame.groupBy(*(column(key) for key in self.columns.keys)).count()
-            refuse(RepeatedKeys, groups.where("count > 1"), self.columns, self.writing)
+            groups = self.frame.groupBy(*(column(key) for key in self.columns.keys)).agg(F.count("*").alias(COPIES))
+            refuse(RepeatedKeys, groups.where(column(COPIES) > 1).drop(COPIES), self.columns, self.writing)
         return batch
 
     def table(self, batch: ReducedBatch | None = None) -> DataFrame:

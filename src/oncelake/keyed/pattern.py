@@ -19,6 +19,11 @@ class KeyedPattern(PatternDefaults):
     layout: Layout
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the declared key columns."""
+        return self.spec.keys
+
+    @property
     def compacts(self) -> bool:
         """Return whether small files are compacted, which is the default."""
         return self.layout.compact

@@ -11,7 +11,9 @@ from urllib.parse import unquote
 from oncelake.delta.commit_file import statistics_of
 from oncelake.delta.log import find_log
 from oncelake.delta.tables import Lake
+from oncelake.errors import CorruptLog
 from oncelake.model.events import Event, WorkEnded, WorkStarted
+from oncelake.model.intervals import Interval, parse_interval
 from oncelake.model.work import ALREADY_DONE, BLOCKED, BUSY, FAILED, work_document
 from oncelake.running.invocation import find_invocation
 from oncelake.storage.objects import storage
@@ -69,13 +71,36 @@ class DeltaLedger:
                 last[entry["pipeline"], entry["target"], entry["slice"]] = entry
         return list(last.values())
 
+    def failed_intervals(self) -> dict[str, list[Interval]]:
+        """Return the intervals whose last attempt failed, by pipeline."""
+        failed: dict[str, list[Interval]] = {}
+        for entry in self.failures():
+            failed.setdefault(entry["pipeline"], [])
+            if entry["start"]:
+                failed[entry["pipeline"]].append(parse_interval(f"{entry['start']}..{entry['end']}"))
+        return failed
+
     def _read(self, wanted: Callable[[Mapping[str, Any]], bool]) -> list[dict[str, Any]]:
+        """Return the entries of the wanted files. What cannot be read is reported: the tables' logs decide what is done."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        log = find_log("the ledger", self.path)
-        files = [file["path"] for file in log.files if wanted(file)] if log else []
+        entries: list[dict[str, Any]] = []
+        problems: list[str] = []
+        try:
+            log = find_log("the ledger", self.path)
+            files = [unquote(file["path"]) for file in log.files if wanted(file)] if log else []
+        except CorruptLog as error:
+            files, problems = [], [error.message]
         place = storage(self.path)
-        entries = [entry for path in files for entry in pq.read_table(place.open(unquote(path))).to_pylist()]
+        for path in files:
+            try:
+                entries += pq.read_table(place.open(path)).to_pylist()
+            except (OSError, pa.ArrowException) as error:
+                problems.append(f"{path}: {error}")
+        if problems:
+            lost = f"could not read {len(problems)} of the {max(len(files), 1)} files of the ledger {self.path}"
+            self._warn(f"{lost}, so attempts are missing ({problems[0]}); the logs of the tables decide what is done")
         return sorted(entries, key=lambda entry: entry["at"])
 
     def _add(self, entries: Iterable[dict[str, Any]]) -> None:

@@ -150,6 +150,10 @@ class SourceStats(Protocol):
         """Return the parts of an interval that changed since the pins, and how, as far as that is known."""
         ...
 
+    def notes(self) -> list[str]:
+        """Return what a plan and `status` say of the source, such as rows that belong to no interval."""
+        ...
+
 
 class Source(Protocol):
     """An input of a pipeline that can be read again as of its pins."""
@@ -169,6 +173,11 @@ class Source(Protocol):
         """The column that decides to which interval a row belongs, if there is one."""
         ...
 
+    @property
+    def versioned(self) -> bool:
+        """Whether pins name a version that never changes. Otherwise the input may change while it is read."""
+        ...
+
     def problem(self, grid: Grid | None) -> str | None:
         """Return what is wrong with this declaration in a pipeline on that grid, or None."""
         ...
@@ -182,7 +191,10 @@ class Source(Protocol):
         ...
 
     def verify(self, reading: Reading, pins: Pins) -> None:
-        """Raise SourceChanged if what would be read now is not what was pinned. Each target reads again. Needs no JVM."""
+        """Raise SourceChanged if what was pinned is not there any more. Needs no JVM.
+
+        If the source is not versioned, this is called for each target after its rows are computed and before the commit.
+        """
         ...
 
     def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
@@ -208,7 +220,8 @@ class Stamp:
 class Writing:
     """A request to a pattern: the work, the table to write and the stamp of the commit.
 
-    `internal` is the folder of oncelake's own files.
+    `internal` is the folder of oncelake's own files. `verify_inputs` raises if an input changed since it was pinned; the
+    pattern calls it when the rows are computed, before the commit. It is None where no input can change.
     """
 
     work: Work
@@ -218,6 +231,7 @@ class Writing:
     grid: Grid | None
     where: str
     internal: str
+    verify_inputs: Callable[[], None] | None = None
 
     @property
     def path(self) -> str:
@@ -265,6 +279,11 @@ class Pattern(Protocol):
     @property
     def partition_by(self) -> tuple[str, ...]:
         """The declared partition columns of the target."""
+        ...
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The declared key columns of the target; empty if rows are not written by key."""
         ...
 
     @property

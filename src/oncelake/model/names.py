@@ -1,10 +1,15 @@
-"""Validate table names."""
+"""Validate the names of tables and lakes."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path, PurePath
+from typing import Any
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f/\\*?{}\[\]:%#]")
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")
+# delta-rs, which creates tables and writes the ledger, cannot open such a folder, or opens another one.
+_UNUSABLE = re.compile(r"[\[\]|^\\]|%[0-9A-Fa-f]{2}")
 
 
 def table_name_problem(name: object) -> str | None:
@@ -21,3 +26,32 @@ def table_name_problem(name: object) -> str | None:
                 f"table name {name!r}: the part {part!r} starts with _ or . (a hidden folder), or has spaces around it"
             )
     return None
+
+
+def lake_path(lake: Any, root: str | Path = "") -> str:
+    """Return the absolute path or URI of a lake; a relative folder starts at `root`. Raise ValueError if it names none."""
+    text = str(lake) if isinstance(lake, str | PurePath) else ""
+    if not text.strip():
+        raise ValueError(f"lake must be a folder or URI, not {lake!r}")
+    if text.startswith("file:"):
+        path = text.removeprefix("file:").removeprefix("//")
+        if not path.startswith("/"):
+            raise ValueError(f"lake {text!r} names no absolute path; a URI of this machine is like file:///data/lake")
+        return f"file://{_usable(path.rstrip('/') or '/')}"
+    if "://" in text:
+        return text.rstrip("/")
+    if _SCHEME.match(text):
+        raise ValueError(f"lake {text!r} is neither a folder nor a URI with ://")
+    try:
+        return _usable(str((Path(root) / Path(text).expanduser()).resolve()))
+    except RuntimeError as error:
+        raise ValueError(f"lake {text!r}: {error}") from error
+
+
+def _usable(path: str) -> str:
+    """Return the path of a local lake; raise ValueError if a library would not find it."""
+    if match := _UNUSABLE.search(path):
+        raise ValueError(
+            f"lake {path!r} contains {match.group()!r}, which delta-rs does not read as a name: use another folder"
+        )
+    return path

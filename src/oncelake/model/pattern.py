@@ -48,6 +48,11 @@ class PatternDefaults:
         """Return the declared partition columns."""
         return tuple(getattr(getattr(self, "layout", None), "partition_by", ()))
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return no key columns: rows are not written by key."""
+        return ()
+
     def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  the contract; it fits every grid
         """Return None: the declaration is valid on every grid."""
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -34,12 +34,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class StatusInputs:
-    """What is known of a lake besides its logs: the current writers, the failures, and what is stale."""
+    """What is known of a lake besides its logs: the current writers, the failures, what is stale, and warnings for all."""
 
     running: Mapping[str, str]
     failed: Sequence[Mapping[str, Any]]
     stale: Stale
     identity: Identity
+    source_notes: Callable[[Pipeline], list[str]] = lambda _: []
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,11 @@ def target_status(
         stale=tuple((interval, decision.why) for interval, decision in decisions if decision.cause == STALE),
         failed=tuple(_failures(pipeline, pattern, [*gaps, *pending], last, inputs)),
         running=inputs.running.get(pattern.target),
-        warnings=_warnings(pipeline, pattern, log, inputs.identity),
+        warnings=(
+            *_warnings(pipeline, pattern, log, inputs.identity),
+            *inputs.source_notes(pipeline),
+            *inputs.warnings,
+        ),
     )
 
 

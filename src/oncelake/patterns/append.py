@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oncelake.delta import writes
 from oncelake.delta.layout import ColumnNames, parse_layout, parse_target
-from oncelake.delta.targets import ensure_table
+from oncelake.delta.targets import compute
 from oncelake.delta.writes import Layout
 from oncelake.model.contracts import Writing
 from oncelake.model.intervals import Grid
@@ -39,5 +39,5 @@ class Append(PatternDefaults):
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """Write one append."""
-        ensure_table(frame, writing, self.layout)
+        frame, _ = compute(frame, writing, self.layout)
         writes.append(frame, writing.path, writing.stamp)

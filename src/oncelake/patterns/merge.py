@@ -37,8 +37,12 @@ def merge(  # noqa: PLR0913  every option of the pattern
     """Upsert rows into a table by key.
 
     The row of a key with the greatest `latest_by` wins, within the batch and against the table, so batches may arrive in
-    any order and any number of times. On a tie a delete wins, then the content decides. Without `latest_by` the batch
-    that is written last wins, so slices run in order, unless `any_order=True` says that no key occurs in two of them.
+    any order and any number of times. On a tie a delete wins, then the content decides.
+
+    Without `latest_by` the batch that is written last wins, so slices run in order, unless `any_order=True` says that no
+    key occurs in two of them. So do slices with `latest_by` if `update` is not True and new keys are inserted (columns that
+    are not updated keep the values of the first row), and with deletes if `insert=False` (a newer row does not bring back
+    a key that an older delete removed).
 
     `delete_when` selects the rows that are deletes. A deleted key leaves a tombstone, which is kept forever or for the
     duration in `tombstones` ("90 days"), so that an older row that arrives late does not insert the key again. `exclude`
@@ -79,8 +83,17 @@ class Merge(KeyedPattern):
 
     @property
     def ordered(self) -> bool:
-        """Return whether the batch that comes last wins, so that the order matters."""
-        return not self.spec.by and not self.any_order
+        """Return whether the order of slices matters.
+
+        Without `latest_by` the batch that comes last wins. With it, the columns that `update` leaves out keep the values
+        of the first row that was inserted. And where rows are updated but not inserted, a newer row is lost if an older
+        delete of its key comes first.
+        """
+        if self.any_order:
+            return False
+        keeps_first = self.insert and self.update is not True
+        loses_to_delete = not self.insert and self.update is not False and self.spec.deletes
+        return not self.spec.by or keeps_first or loses_to_delete
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """Write one MERGE that contains only rows that change; if none do, the commit carries the marker alone."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from oncelake.delta import writes
 from oncelake.delta.layout import ColumnNames, parse_layout, parse_target
-from oncelake.delta.targets import ensure_table
+from oncelake.delta.targets import compute
 from oncelake.delta.writes import Layout
 from oncelake.errors import EmptyOverwrite
 from oncelake.model.contracts import Log, Writing
@@ -56,7 +56,7 @@ class Overwrite(PatternDefaults):
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """Write one overwrite of the whole table; refuse an empty result unless it is allowed."""
-        log = ensure_table(frame, writing, self.layout)
+        frame, log = compute(frame, writing, self.layout)
         if not self.allow_empty and log.rows() != 0 and frame.isEmpty():
             raise EmptyOverwrite(target=self.target, where=writing.where, pipeline=writing.work.pipeline)
         writes.overwrite(frame, writing.path, writing.stamp)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oncelake.delta.layout import ColumnNames, parse_columns, parse_layout, parse_row_filter, parse_target
-from oncelake.delta.targets import ensure_table, frame_origin, replace
+from oncelake.delta.targets import compute, frame_origin, replace
 from oncelake.delta.writes import Layout
 from oncelake.errors import BadDeclaration
 from oncelake.model.contracts import Log, Writing
@@ -75,6 +75,6 @@ class ReplaceInterval(PatternDefaults):
         slice_ = writing.work.slice
         assert isinstance(slice_, Interval)
         column, kind = self.time_column(frame, writing)
-        ensure_table(frame, writing, self.layout)
+        frame, _ = compute(frame, writing, self.layout)
         predicate = all_of([inside(column, kind, slice_), *filter_predicates(self.row_filter)])
         replace(frame, writing.with_facts(cut_by=[column, slice_.zone]), predicate, (column, *self.row_filter))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelake.delta import writes
 from oncelake.delta.layout import ColumnNames, parse_columns, parse_row_filter, parse_target
-from oncelake.delta.targets import ensure_table, frame_origin, replace
+from oncelake.delta.targets import compute, frame_origin, replace
 from oncelake.delta.writes import Layout, partitions_of
 from oncelake.errors import BadDeclaration, NotPartitioned, WrongTimeType
 from oncelake.model.contracts import Log, Writing
@@ -85,18 +85,18 @@ class ReplacePartitions(PatternDefaults):
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """Write one `replaceWhere` on the declared partitions and the row filter."""
         names = tuple(find_column(frame, column, frame_origin(writing))[0] for column in self.by)
-        partitions = self._partitions(frame, names, writing)
-        log = ensure_table(frame, writing, Layout(partition_by=names))
+        if isinstance(writing.work.slice, Interval):
+            writing = writing.with_facts(cut_by=[self.time_column(frame, writing)[0], writing.work.slice.zone])
+        frame, log = compute(frame, writing, Layout(partition_by=names))
         if {name.casefold() for name in log.partitioned_by} != {name.casefold() for name in names}:
             found = ", ".join(log.partitioned_by) or "nothing"
             facts = {"pipeline": writing.work.pipeline, "where": writing.where}
             raise NotPartitioned(target=self.target, found=found, declared=", ".join(names), **facts)
+        partitions = self._partitions(frame, names, writing)
         if partitions is None:
             # No rows, so there is no partition to replace: the commit carries the marker alone.
             writes.append(frame, writing.path, writing.stamp)
             return
-        if isinstance(writing.work.slice, Interval):
-            writing = writing.with_facts(cut_by=[self.time_column(frame, writing)[0], writing.work.slice.zone])
         replace(frame, writing, all_of([partitions, *filter_predicates(self.row_filter)]), (*names, *self.row_filter))
 
     def _partitions(self, frame: DataFrame, names: tuple[str, ...], writing: Writing) -> str | None:

@@ -17,8 +17,8 @@ from oncelake.planning.decisions import Stale
 class LakeState:
     """What is known of the lake: the log of every target there is, and what pipelines without intervals read now.
 
-    `estimate` and `stale` are the two lazy edges of planning: how much the sources of a pipeline hold for an interval,
-    and which parts of what is done are stale, as far as logs and listings tell. `failed` is what failed last time.
+    `estimate`, `stale` and `source_notes` are the lazy edges of planning: how much the sources of a pipeline hold for an
+    interval, and which parts of what is done are stale, as far as logs and listings tell. `failed` is what failed last time.
     """
 
     logs: Mapping[str, Log | None]
@@ -26,6 +26,8 @@ class LakeState:
     estimate: Callable[[Pipeline, Interval], InputSize] = lambda *_: InputSize()
     stale: Stale = lambda *_: []
     failed: Mapping[str, list[Interval]] = field(default_factory=dict)
+    # What the sources of a pipeline have to say, such as rows that belong to no interval.
+    source_notes: Callable[[Pipeline], list[str]] = lambda _: []
     # Whether locks keep other writers out of the tables from the look at a log to the commit.
     exclusive: bool = True
 

@@ -37,6 +37,7 @@ def read_lake_state(
         sources.estimate,
         Staleness(logs, sources, everything=request.only in (STALE, LATE)).parts,
         failed,
+        sources.notes,
         all(table.exclusive for table in tables),
     )
 

@@ -1,4 +1,4 @@
-"""What a plan and `status` say of a target whose grid or layout was declared otherwise when it was written."""
+"""What a plan and `status` say of a target whose grid, layout or keys were declared otherwise when it was written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def declaration_notes(pipeline: Pipeline, pattern: Pattern, log: Log | None) -> 
     """Return what differs between the declaration of a target and the table."""
     if log is None:
         return []
-    return [note for note in (grid_note(pipeline, pattern, log), layout_note(pattern, log)) if note]
+    found = (grid_note(pipeline, pattern, log), layout_note(pattern, log), keys_note(pipeline, pattern, log))
+    return [note for note in found if note]
 
 
 def layout_note(pattern: Pattern, log: Log) -> str | None:
@@ -27,6 +28,22 @@ def layout_note(pattern: Pattern, log: Log) -> str | None:
         return None
     there, wanted = (", ".join(names) or "nothing" for names in (log.partitioned_by, pattern.partition_by))
     return f"{pattern.target} is partitioned by {there}, declared is {wanted}: partition_by= applies when a table is created"
+
+
+def keys_note(pipeline: Pipeline, pattern: Pattern, log: Log) -> str | None:
+    """Return what to say if works of the pipeline, among the newest commits, were written by other keys than declared."""
+    if not pattern.keys:
+        return None
+    names = {pipeline.name, *(pipeline.formerly or ())}
+    own = [facts for facts in log.newest_facts().values() if facts.get("pipeline") in names]
+    former = [tuple(facts["keys"]) for facts in own if facts.get("target") == pattern.target and "keys" in facts]
+    declared = {name.casefold() for name in pattern.keys}
+    other = next((keys for keys in former if {name.casefold() for name in keys} != declared), None)
+    if other is None:
+        return None
+    found, wanted = (", ".join(keys) for keys in (other, pattern.keys))
+    redo = f"rows that were written by the former keys stay as they are until: oncelake rebuild {pattern.target}"
+    return f"{pattern.target} contains works of {pipeline.name} by keys {found}, declared is {wanted}: {redo}"
 
 
 def grid_note(pipeline: Pipeline, pattern: Pattern, log: Log) -> str | None:

@@ -36,6 +36,7 @@ def make_plan(
             )
         for pattern in pipeline.writes:
             notes += declaration_notes(pipeline, pattern, known.logs.get(pattern.target))
+        notes += known.source_notes(pipeline)
         notes += check_writers(pipeline, planned, known.logs, identity)
         notes += _notes(pipeline, planned, known)
         items += planned

@@ -114,7 +114,7 @@ def write_work(
         state = commit_state(work, table)
         if state.done:
             return state.outcome(work)
-        facts = make_facts(work, context.run, {}, None, pattern.kind)
+        facts = make_facts(work, context.run, {}, None, pattern)
         return write_once(make_frame(), pattern, make_writing(work, facts, context, declared))
 
     begun = time.monotonic()
@@ -144,7 +144,7 @@ def write_once(frame: DataFrame, pattern: Pattern, writing: Writing) -> Outcome:
     raise refused(failure, writing) from failure
 
 
-def make_facts(work: Work, run: str, pins: Mapping[str, Any], code: str | None, pattern: str) -> dict[str, Any]:
+def make_facts(work: Work, run: str, pins: Mapping[str, Any], code: str | None, pattern: Pattern) -> dict[str, Any]:
     """Return what travels in the commit beside the marker: what was declared and counted, never a setting or a secret."""
     return {
         "pipeline": work.pipeline,
@@ -155,7 +155,8 @@ def make_facts(work: Work, run: str, pins: Mapping[str, Any], code: str | None, 
         "attempt": uuid.uuid4().hex[:12],
         "pins": pins,
         "code": code,
-        "pattern": pattern,
+        "pattern": pattern.kind,
+        **({"keys": list(pattern.keys)} if pattern.keys else {}),
         "invocation": find_invocation().document(),
     }
 

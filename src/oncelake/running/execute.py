@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -34,10 +34,20 @@ class Interrupted(KeyboardInterrupt):
         self.ended, self.works = ended, works
 
 
-def execute(plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext) -> Report:
-    """Do what is not done, in the order of the plan, and report every work."""
+def execute(
+    plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext, then: Iterable[Callable[[], Plan]] = ()
+) -> Report:
+    """Do what is not done, in the order of the plan, and report every work.
+
+    `then` makes the plans that can be made only after that. All of it is one run, which begins and ends once.
+    """
     context.notify(RunPlanned(context.run, plan))
     report = _execute(plan, pipelines, context)
+    for make_plan in then:
+        if report.interrupted or any(outcome.stops_run for outcome in report.works):
+            break
+        more = _execute(make_plan(), pipelines, context)
+        report = replace(more, works=(*report.works, *more.works))
     context.notify(RunEnded(report))
     return report
 

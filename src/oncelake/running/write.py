@@ -12,6 +12,7 @@ from oncelake.delta.tables import Lake
 from oncelake.errors import BadDeclaration
 from oncelake.model.contracts import Pattern
 from oncelake.model.intervals import Grid, Interval
+from oncelake.model.names import lake_path
 from oncelake.model.slices import Named, Slice
 from oncelake.model.source_location import declared_at
 from oncelake.model.work import COMMITTED, Outcome, Work
@@ -19,7 +20,6 @@ from oncelake.running.commit import write_work
 from oncelake.running.commit_state import requested_generation
 from oncelake.running.context import RunContext
 from oncelake.spark.connect import is_connect
-from oncelake.storage.paths import is_local, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,7 +52,7 @@ def write(
     if not isinstance(slice_, Interval) and pattern.kind == "replace_interval":
         raise BadDeclaration(where=call.where, problem="replace_interval needs interval=(start, end)")
     remote = is_connect(frame.sparkSession)
-    context = RunContext(_lake(lake, remote), lambda: frame.sparkSession, (), LOCK_TIMEOUT)
+    context = RunContext(_lake(lake, remote, call), lambda: frame.sparkSession, (), LOCK_TIMEOUT)
     table = context.lake.table(pattern.target)
     todo = Work(pipeline, pattern.target, slice_, generation, pattern.marker(pipeline, slice_, generation))
     if (log := table.log()) is not None and (requested := requested_generation(todo, log)) > generation:
@@ -64,9 +64,12 @@ def write(
     return outcome
 
 
-def _lake(path: str, remote: bool) -> Lake:
-    # Absolute, because Spark's idea of the current folder is that of its start.
-    return Lake(str(local_path(path).resolve()) if is_local(path) else path.rstrip("/"), ".", remote=remote)
+def _lake(path: str, remote: bool, call: _Call) -> Lake:
+    try:
+        # Absolute, because Spark's idea of the current folder is that of its start.
+        return Lake(lake_path(path), ".", remote=remote)
+    except ValueError as error:
+        raise BadDeclaration(where=call.where, problem=str(error)) from error
 
 
 def _named(work: str, interval: Interval | tuple[str, str] | None, call: _Call) -> tuple[str, Slice]:

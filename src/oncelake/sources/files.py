@@ -97,6 +97,11 @@ class FilesSource:
         """None: the path tells the interval, not a column."""
         return None
 
+    @property
+    def versioned(self) -> bool:
+        """No: a file may be rewritten at any time."""
+        return False
+
     def problem(self, grid: Grid | None) -> str | None:
         """Return why the path does not fit the grid: no intervals, or two of them have the same path."""
         if not self.by_interval:
@@ -108,7 +113,7 @@ class FilesSource:
 
     def found(self, reading: Reading) -> list[InputFile]:
         """Return the files that exist now."""
-        return find_files(self._pattern(reading))
+        return find_files(self._pattern(reading), reading.lake.file(""))
 
     def pin(self, reading: Reading) -> Pins:
         """Return the number of files and a digest of their names, sizes and times; for a range one per interval."""
@@ -145,10 +150,7 @@ class FilesSource:
         return lambda slice_: self._rows(session, replace(reading, slice=slice_), pins)
 
     def verify(self, reading: Reading, pins: Pins) -> None:
-        """Raise SourceChanged unless the files are still the pinned ones.
-
-        The files are listed again before each target is written, because each write reads them again.
-        """
+        """Raise SourceChanged unless the files are still the pinned ones."""
         for cell in self.cells(reading):
             self._verify(self.found(cell), cell, pins)
 
@@ -177,7 +179,7 @@ class FilesSource:
         if self.schema is not None:
             return _no_rows(session, _parse(self.schema))
         # Without a schema, the columns of an empty interval are those of the files of any other interval.
-        others = find_files(reading.lake.file(self._anywhere()))
+        others = find_files(reading.lake.file(self._anywhere()), reading.lake.file(""))
         if not others:
             raise SourceMissing(**self._facts(reading))
         return self._load(session, others[-1:], reading).limit(0)
@@ -232,6 +234,10 @@ class FilesStats:
         cells = self.source.cells(replace(self.reading, slice=interval))
         reasons = ((cell.slice, self._reason(cell, pins)) for cell in cells)
         return [(slice_, why) for slice_, why in reasons if why and isinstance(slice_, Interval)]
+
+    def notes(self) -> list[str]:
+        """Return nothing: the path of a file tells its interval."""
+        return []
 
     def _reason(self, cell: Reading, pins: Pins) -> str | None:
         try:

@@ -30,14 +30,17 @@ class InputFile:
     modified: int
 
 
-def find_files(pattern: str) -> list[InputFile]:
+def find_files(pattern: str, root: str = "") -> list[InputFile]:
     """Return the files that match a glob pattern, or that lie below a folder that matches it.
 
+    A pattern below `root` has its wildcards after it: the name of a project's folder is no pattern.
     Hidden and temporary names are skipped in every component below the fixed prefix of the pattern. A folder that does
     not exist has no files; one that cannot be listed is an error, because its files would be taken for absent.
     """
     with _readable(pattern):
-        found = _local(str(local_path(pattern))) if is_local(pattern) else _remote(pattern)
+        local = is_local(pattern)
+        folder, parts = _split(str(local_path(pattern)) if local else pattern, str(local_path(root)) if local else root)
+        found = _local(folder, parts) if local else _remote(folder, parts)
         return sorted(set(found))
 
 
@@ -71,8 +74,7 @@ def _readable(path: str) -> Iterator[None]:
         raise SourceUnreadable(path=path, problem=f"{error.strerror or error}") from error
 
 
-def _local(pattern: str) -> Iterator[InputFile]:
-    folder, parts = _split(pattern)
+def _local(folder: str, parts: tuple[str, ...]) -> Iterator[InputFile]:
     try:
         found = os.stat(folder)
     except FileNotFoundError:
@@ -83,10 +85,11 @@ def _local(pattern: str) -> Iterator[InputFile]:
         yield InputFile(folder, found.st_size, found.st_mtime_ns)
 
 
-def _split(pattern: str) -> tuple[str, tuple[str, ...]]:
-    """Split a pattern into its fixed prefix and the components from the first wildcard on."""
-    parts = pattern.rstrip("/").split("/")
-    fixed = next((number for number, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
+def _split(pattern: str, root: str) -> tuple[str, tuple[str, ...]]:
+    """Split a pattern into its fixed prefix and the components from the first wildcard on, which is after the root."""
+    parts, literal = pattern.rstrip("/").split("/"), root.rstrip("/").split("/")
+    first = len(literal) if root and parts[: len(literal)] == literal else 0
+    fixed = next((number for number in range(first, len(parts)) if _MAGIC.search(parts[number])), len(parts))
     return "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else "."), tuple(parts[fixed:])
 
 
@@ -108,10 +111,9 @@ def _below(folder: str, parts: tuple[str, ...]) -> Iterator[InputFile]:
             yield InputFile(entry.path, found.st_size, found.st_mtime_ns)
 
 
-def _remote(pattern: str) -> Iterator[InputFile]:
+def _remote(folder: str, parts: tuple[str, ...]) -> Iterator[InputFile]:
     from pyarrow import fs
 
-    folder, parts = _split(pattern)
     system, base = arrow_file_system(folder)
     if not parts and (info := system.get_file_info(base)).is_file and not _is_hidden(info.base_name):
         yield InputFile(folder, info.size, info.mtime_ns or 0)
