@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from oncelake.delta.log import find_log
 from oncelake.errors import CannotRestate, PinnedInputGone, RenamedPipeline
 from oncelake.model.work import FAILED
 from oncelake.proving.cases import Case, prefix_story
@@ -155,7 +156,8 @@ def _count(works: int) -> str:
 
 def _versions(testbed: Testbed) -> dict[str, int]:
     """Return the versions of the tables. The first version of a table that does not exist yet will be 0, without rows."""
-    return {name: seen["version"] if seen else 0 for name, seen in testbed.fingerprints().items()}
+    found = {name: find_log(name, str(path)) for name, path in testbed.job.tables.items()}
+    return {name: log.version if log else 0 for name, log in found.items()}
 
 
 def _run_one_by_one(testbed: Testbed, spans: Sequence[Span], **request: Any) -> tuple[Works, list[dict[str, int]]]:
