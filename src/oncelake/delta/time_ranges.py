@@ -74,6 +74,31 @@ class TimeColumn:
         return found if found.tzinfo else found.replace(tzinfo=ZoneInfo(self.zone))
 
 
+def null_times(log: TableLog, name: str) -> tuple[int, int | None]:
+    """Return at least and at most how many rows have no time, from statistics and partition values; None if unknown."""
+    least = most = 0
+    known = True
+    for file in log.files:
+        nulls = None if log.mapped else _nulls(file, name)
+        if nulls is None:
+            known = False
+            continue
+        deleted = (file.get("deletionVector") or {}).get("cardinality") or 0
+        # Statistics count the rows that a deletion vector marks, too.
+        least, most = least + max(nulls - deleted, 0), most + nulls
+    return least, most if known else None
+
+
+def _nulls(file: Mapping[str, Any], name: str) -> int | None:
+    """Return in how many rows of a file a column is null, deleted rows included; None if its statistics do not say."""
+    statistics, partitions = statistics_of(file), file.get("partitionValues") or {}
+    counts = statistics.get("nullCount", {})
+    for column, value in partitions.items():
+        if column.casefold() == name.casefold():
+            return 0 if value else statistics.get("numRecords")
+    return next((count for column, count in counts.items() if column.casefold() == name.casefold()), None)
+
+
 def estimate(log: TableLog, column: TimeColumn, interval: Interval) -> InputSize:
     """Return how much of a table lies in an interval, if the rows of a file are spread evenly; files without statistics do not count."""
     size = rows = 0.0

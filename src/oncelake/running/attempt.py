@@ -9,7 +9,7 @@ from typing import Any
 
 from oncelake.declare.code_fingerprint import pipeline_fingerprint
 from oncelake.declare.pipelines import Pipeline
-from oncelake.delta.conflicts import ErrorKind, classify, is_input_gone, one_line
+from oncelake.delta.conflicts import ErrorKind, classify, one_line
 from oncelake.errors import (
     MachineFailed,
     OncelakeError,
@@ -106,9 +106,10 @@ class _Attempt:
         )
 
     def _commit(self, session: Any, make_pins: Callable[[], Pins]) -> SplitRange | None:
-        states = {work.target: self._state(work) for work in self.works if work.target not in self.outcomes}
-        done = {work: states[work.target] for work in self.works if work.target in states and states[work.target].done}
-        self.outcomes.update({work.target: state.outcome(work) for work, state in done.items()})
+        states = {work.target: self._state(work) for work in self.works}
+        done = {work: states[work.target] for work in self.works if states[work.target].done}
+        for work, state in done.items():
+            self.outcomes.setdefault(work.target, state.outcome(work))
         left = [work for work in self.works if work.target not in self.outcomes]
         if not left:
             return None
@@ -117,21 +118,30 @@ class _Attempt:
                 return SplitRange()
             self._refuse_repeating(partly)
         recorded = None if self.context.accept_new_input else recorded_pins(left, list(done.values()))
+        if recorded is None:
+            return self._write_all(left, make_pins(), session)
+        self._require_inputs(recorded, left, next(iter(done)))
         try:
-            return self._write_all(left, recorded or make_pins(), session)
-        except Exception as error:
-            if recorded is None or not (isinstance(error, SourceChanged) or is_input_gone(error)):
-                raise
+            return self._write_all(left, recorded, session)
+        except Exception:
+            # If the input went away while it was read, that is the reason; otherwise the error is.
+            self._require_inputs(recorded, left, next(iter(done)))
+            raise
+
+    def _require_inputs(self, pins: Pins, left: Sequence[Work], sibling: Work) -> None:
+        """Raise PinnedInputGone if the input of the finished targets, which the others are written from, is gone."""
+        try:
+            for name, source in self.pipeline.reads.items():
+                source.verify(self._reading(), pins[name])
+        except SourceChanged as error:
             lost = next(work for work in left if work.target not in self.outcomes)
-            facts = {"slice": str(lost.slice), "pipeline": lost.pipeline, "sibling": next(iter(done)).target}
+            facts = {"slice": str(lost.slice), "pipeline": lost.pipeline, "sibling": sibling.target}
             raise PinnedInputGone(target=lost.target, problem=one_line(error), **facts) from error
 
     def _write_all(self, left: Sequence[Work], pins: Pins, session: Any) -> SplitRange | None:
         try:
             parts = call_transform(self.pipeline, session, self._reading(), pins)
             for work in left:
-                for name, source in self.pipeline.reads.items():
-                    source.verify(self._reading(), pins[name])
                 self.outcomes[work.target] = self._write(work, parts[work.target], pins)
         except SchemasDiffer:
             return SplitRange()
@@ -139,9 +149,9 @@ class _Attempt:
 
     def _write(self, work: Work, parts: Sequence[SliceFrame], pins: Pins) -> Outcome:
         pattern = self.pipeline.pattern(work.target)
-        facts = make_facts(work, self.context.run, pins, pipeline_fingerprint(self.pipeline, pattern), pattern.kind)
+        facts = make_facts(work, self.context.run, pins, pipeline_fingerprint(self.pipeline, pattern), pattern)
         facts["siblings"] = [each.target for each in self.works]
-        writing = make_writing(work, facts, self.context, self.pipeline)
+        writing = replace(make_writing(work, facts, self.context, self.pipeline), verify_inputs=self._verify(pins))
         try:
             return write_once(unite(parts, pattern, writing), pattern, writing)
         except (Retryable, SchemasDiffer):
@@ -150,6 +160,16 @@ class _Attempt:
             if classify(error) is ErrorKind.LOST_JVM:
                 raise
             raise _error_for(error, work) from error
+
+    def _verify(self, pins: Pins) -> Callable[[], None] | None:
+        """Return what compares the inputs with their pins after the read; None if no input can change."""
+        unversioned = {name: source for name, source in self.pipeline.reads.items() if not source.versioned}
+
+        def verify() -> None:
+            for name, source in unversioned.items():
+                source.verify(self._reading(), pins[name])
+
+        return verify if unversioned else None
 
     def _refuse_repeating(self, partly: list[Work]) -> None:
         """Refuse an interval that is partly done, under another grid, where to write all of it would write rows twice."""
