@@ -5,9 +5,9 @@ import pytest
 from oncelake.errors import NothingToProve, UsageError
 from oncelake.model.failpoints import FAILPOINTS
 from oncelake.proving.calls import compiler
-from support.lakes import DAYS, expected_ids, orders_project
+from support.lakes import DAYS, expected_ids, orders_project, table_project
 from support.processes import ONCELAKE, all_files
-from support.variants import number_of, sample, sampled, variants
+from support.variants import number_of, sample, sampled, some_variants, variants
 
 needs_calls = pytest.mark.skipif(compiler() is None, reason="the recorder needs Linux and a C compiler")
 SPAN = {"start": DAYS[0], "end": DAYS[2]}
@@ -18,16 +18,16 @@ PROVE = [ONCELAKE, "prove"]
 STATES, KEYED_STATES = 4, 2
 # Every pattern is crashed. Of the other scenarios each has one here, and those below in the long tier; `make prove` tries all on all.
 SHARED = {
-    "replace_interval": ("twice", "recovery", "second_target"),
-    "replace_interval, partitioned": ("order", "reader", "restored"),
-    "replace_partitions": ("layout", "late", "combine_intervals", "corrected"),
-    "overwrite": ("lost", "order", "restored", "renamed"),
-    "append": ("fault", "race", "renamed", "second_target"),
-    "merge": ("order", "corrected"),
-    "merge, partitioned": ("late", "restored"),
-    "scd2": ("order", "restored", "corrected"),
-    "aggregate": ("restate", "renamed"),
-    "aggregate, adding": ("lost", "corrected", "renamed"),
+    "replace_interval": ("twice", "recovery", "second_target", "lost_jvm"),
+    "replace_interval, partitioned": ("order", "reader", "restored", "no_lock"),
+    "replace_partitions": ("layout", "late", "combine_intervals", "corrected", "no_lock"),
+    "overwrite": ("lost", "order", "restored", "renamed", "no_lock"),
+    "append": ("fault", "race", "renamed", "second_target", "lost_jvm"),
+    "merge": ("order", "corrected", "no_lock"),
+    "merge, partitioned": ("late", "restored", "no_lock"),
+    "scd2": ("order", "restored", "corrected", "no_lock", "lost_jvm"),
+    "aggregate": ("restate", "renamed", "no_lock"),
+    "aggregate, adding": ("lost", "corrected", "renamed", "no_lock"),
 }
 # Of one proof that looks at more of the states, in the long tier.
 MANY = 22
@@ -37,8 +37,8 @@ def proven(root, prover, variant, states, scenarios, **more):
     """Prove a variant on some of its states, and check that nothing of the project was touched."""
     before = all_files(root)
     selected = ("crash", *scenarios)
-    effort = {"points": states, "faults": 2, "recoveries": 1, "changes": 2, "threads": (2,), "scenarios": selected}
-    effort |= more
+    effort = {"points": states, "faults": 2, "recoveries": 1, "changes": 2, "lost_jvms": 1, "threads": (2,), **more}
+    effort["scenarios"] = selected
     verdict = prover.prove(root, "orders", seed=number_of(variant.name), **effort, **SPAN)
     assert verdict.violation is None
     assert set(verdict.counts) == set(selected)
@@ -62,6 +62,21 @@ def test_a_pattern_is_proven_on_a_sample_of_its_states(tmp_path, prover, variant
 def test_a_pattern_is_proven_on_many_of_its_states(tmp_path, prover, variant):
     root = orders_project(tmp_path, variant)
     proven(root, prover, variant, MANY, SHARED[variant.name], faults=3, recoveries=2, changes=None)
+
+
+# Only where the input is a table can an upstream cut it by another column, and the grid be another.
+OF_TABLES = ("other_time", "grid_changed")
+
+
+@pytest.mark.parametrize("variant", some_variants(1, 1, "tables"))
+def test_a_pattern_that_reads_a_table_is_proven_by_another_time_and_grid(tmp_path, prover, variant):
+    root = table_project(tmp_path, variant)
+    before = all_files(root)
+    verdict = prover.prove(root, "orders", seed=number_of(variant.name), scenarios=OF_TABLES, **SPAN)
+    assert verdict.violation is None
+    assert set(verdict.counts) == set(OF_TABLES)
+    assert all(count.tried == count.there for count in verdict.counts.values())
+    assert all_files(root) == before
 
 
 RESTATEMENTS = [f"restate:step-{number}" for number in range(1, len(FAILPOINTS) + 1)]

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,15 @@ from pyspark.sql import functions as F
 
 @once.pipeline(
     every="day", start="2024-03-14",
-    reads=once.files("landing/{{start:%Y-%m-%d}}/*.json", schema="id long, amount double, at string"{reads}),
+    reads={source},
     writes={writes},
 )
 def orders(files):
     at = F.to_timestamp("at")
     return files.select({columns})
 """
+FILES = 'once.files("landing/{{start:%Y-%m-%d}}/*.json", schema="id long, amount double, at string"{reads})'
+TABLE = 'once.table("bronze.orders", time="at")'
 COLUMNS = '"id", F.expr("id % 100").alias("customer"), "amount", at.alias("ordered_at"), F.to_date(at).alias("day")'
 SUMS = 'F.expr("id % 100").alias("id"), F.expr("CAST(amount * 100 AS BIGINT)").alias("cents")'
 
@@ -51,9 +54,25 @@ def orders_project(root: Path, variant: Variant | str, **reads: Any) -> Path:
     """Make a folder with three days of orders, written to silver.orders by one of the patterns."""
     found = VARIANTS[variant] if isinstance(variant, str) else variant
     options = "".join(f", {name}={value!r}" for name, value in reads.items())
-    make_project(root, PIPELINE.format(writes=found.source, reads=options, columns=SUMS if found.adds else COLUMNS))
+    make_project(root, _pipeline(found, FILES.format(reads=options)))
     land_days(root)
     return root
+
+
+def table_project(root: Path, variant: Variant | str) -> Path:
+    """Make a folder like `orders_project` whose orders are rows of a table, spread over the day."""
+    found = VARIANTS[variant] if isinstance(variant, str) else variant
+    make_project(root, _pipeline(found, TABLE))
+    orders = [order for day in DAYS for order in orders_of(day)]
+    hours = {0: 6, 1: 13, 2: 20}
+    times = [f"{order['at'][:11]}{hours[order['id'] % 100]:02}:30:00+00:00" for order in orders]
+    columns = {"id": [order["id"] for order in orders], "amount": [order["amount"] for order in orders]}
+    write_table(root, "bronze.orders", {**columns, "at": [datetime.fromisoformat(time) for time in times]})
+    return root
+
+
+def _pipeline(variant: Variant, source: str) -> str:
+    return PIPELINE.format(writes=variant.source, source=source, columns=SUMS if variant.adds else COLUMNS)
 
 
 def land_days(root: Path) -> None:

@@ -23,7 +23,7 @@ broken = sabotage.broken
 
 @once.pipeline(
     every="day", start="2024-03-14",
-    reads=once.files("landing/{{start:%Y-%m-%d}}/*.json", schema="id long, amount double, at string, region string"),
+    reads={reads},
     writes={writes},
 )
 def orders(files):
@@ -31,6 +31,8 @@ def orders(files):
     frame = files.select("id", "amount", "region", at.alias("ordered_at"), F.to_date(at).alias("day"))
     {returns}
 """
+FILES = 'once.files("landing/{start:%Y-%m-%d}/*.json", schema="id long, amount double, at string, region string")'
+TABLE = 'once.table("bronze.orders", time="at")'
 APPEND = 'once.append("silver.orders")'
 REPLACE = 'once.replace_interval("silver.orders", time="ordered_at")'
 FORGETFUL = """
@@ -46,10 +48,11 @@ class Mutant:
     writes: str = APPEND
     returns: str = "return frame"
     broken: str = ""
+    reads: str = FILES
 
     @property
     def pipelines(self):
-        return PROJECT.format(broken=self.broken, writes=self.writes, returns=self.returns)
+        return PROJECT.format(broken=self.broken, reads=self.reads, writes=self.writes, returns=self.returns)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,14 @@ import oncelake as once
 from oncelake.proving.calls import compiler
 from oncelake.proving.proof import Prover
 from support import sabotage
-from support.lakes import DAYS, make_project
-from support.seeded import PIPELINES, one_per_scenario
+from support.lakes import DAYS, make_project, write_table
+from support.seeded import PIPELINES, TABLE, one_per_scenario
 from support.seeded_changes import CHANGED_WORLD
+from support.seeded_surroundings import SURROUNDINGS
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="the recorder needs Linux and a C compiler")
 SABOTAGE = Path(sabotage.__file__)
-MUTANTS = {**PIPELINES, **CHANGED_WORLD}
+MUTANTS = {**PIPELINES, **CHANGED_WORLD, **SURROUNDINGS}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def mended():
     sabotage.mend()
 
 
-def land(root):
+def land(root, mutant):
     """Days of orders whose sums depend on the order, whose regions tie, with a row at midnight and a region that goes."""
     for number, day in enumerate(DAYS[:2]):
         rows = [
@@ -45,6 +47,11 @@ def land(root):
             }
             for i in range(20)
         ]
+        if mutant.reads == TABLE:
+            columns = {name: [row[name] for row in rows] for name in rows[0]}
+            columns["at"] = [datetime.fromisoformat(at) for at in columns["at"]]
+            write_table(root, "bronze.orders", columns)
+            continue
         folder = root / "landing" / day
         folder.mkdir(parents=True)
         (folder / "orders.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -62,7 +69,7 @@ def test_a_bug_in_a_pipeline_or_in_the_product_is_named(tmp_path, prover, name):
     mutant = MUTANTS[name]
     root = make_project(tmp_path, mutant.pipelines)
     shutil.copy(SABOTAGE, root)
-    land(root)
+    land(root, mutant)
     verdict = prover.prove(root, "orders", start=DAYS[0], end=DAYS[2], scenarios=mutant.found_by)
     assert verdict.verdict == "violated"
     assert "silver.orders" in verdict.violation.story
