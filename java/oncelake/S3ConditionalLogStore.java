@@ -58,7 +58,7 @@ public class S3ConditionalLogStore extends HadoopFileSystemLogStore {
     out.close();
   }
 
-  /** Whether an error says that another writer created the file: 412, or 409 while both were writing and one has won. */
+  /** Whether an error says that another writer created the file: 412, or 409 while both were writing and the other has won. */
   private static boolean existsAlready(IOException error, FileSystem fs, Path path) {
     for (Throwable cause = error; cause != null; cause = cause.getCause()) {
       // By name: hadoop-aws is on the class path of a session, not on that of every build.
@@ -67,19 +67,27 @@ public class S3ConditionalLogStore extends HadoopFileSystemLogStore {
         return true;
       }
       if (String.valueOf(cause.getMessage()).contains("ConditionalRequestConflict")) {
-        return exists(fs, path, error);
+        return appears(fs, path, error);
       }
     }
     return false;
   }
 
-  private static boolean exists(FileSystem fs, Path path, IOException error) {
+  /** Wait for the file of another writer, whose request was under way when ours was refused; a second and a half at most. */
+  private static boolean appears(FileSystem fs, Path path, IOException error) {
     try {
-      return fs.exists(path);
+      for (long pause = 50; pause <= 800; pause *= 2) {
+        if (fs.exists(path)) {
+          return true;
+        }
+        Thread.sleep(pause);
+      }
     } catch (IOException problem) {
       error.addSuppressed(problem);
-      return false;
+    } catch (InterruptedException stopped) {
+      Thread.currentThread().interrupt();
     }
+    return false;
   }
 
   @Override

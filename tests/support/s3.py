@@ -1,6 +1,7 @@
 """An S3 of our own on loopback, and a proxy in front of it that fails as real stores and networks do."""
 
 import http.client
+import logging
 import threading
 import time
 import uuid
@@ -20,6 +21,7 @@ def s3_server():
     """Start a server on a free port, yield its address and stop it."""
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
     try:
@@ -37,12 +39,13 @@ def new_bucket(address):
 
 def all_objects(address, bucket):
     """Return the content of every object of a bucket by its key."""
-    from obstore.store import S3Store
+    import boto3
 
-    config = {"endpoint": address, "region": REGION, "access_key_id": "reader", "secret_access_key": "reader"}
-    store = S3Store(bucket, config=config, client_options={"allow_http": True})
-    keys = [found["path"] for batch in store.list() for found in batch]
-    return {key: bytes(store.get(key).bytes()) for key in keys}
+    keys = {"aws_access_key_id": "reader", "aws_secret_access_key": "reader", "region_name": REGION}
+    client = boto3.client("s3", endpoint_url=address, **keys)
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
+    names = [found["Key"] for page in pages for found in page.get("Contents", ())]
+    return {name: client.get_object(Bucket=bucket, Key=name)["Body"].read() for name in names}
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,7 @@ def proxy(server):
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        # One packet for status line and headers.
-        wbufsize = -1
+        disable_nagle_algorithm = True
 
         def handle_request(self):
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

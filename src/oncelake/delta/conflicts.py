@@ -50,7 +50,8 @@ _CONFLICT_CLASSES = (
 # Failures of clusters and stores that a retry may fix; matched in the text, because any exception may wrap them.
 _TRANSIENT = re.compile(
     "ExecutorLostFailure|FetchFailedException|SocketTimeoutException|Read timed out|Connection reset|ConnectTimeout"
-    "|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|NoHttpResponseException|SlowDown|503 Service|ThrottlingException|RequestTimeout|TimeoutException: Futures timed out"
+    "|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|NoHttpResponseException|SlowDown|ConditionalRequestConflict"
+    "|503 Service|ThrottlingException|RequestTimeout|TimeoutException: Futures timed out"
 )
 # What py4j says of a JVM that does not answer any more.
 _LOST_JVM = re.compile(
