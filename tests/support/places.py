@@ -67,7 +67,9 @@ class Cluster:
 
     def executors(self):
         """The processes of the executors, by their place under the workers."""
-        found = subprocess.run(["pgrep", "-f", f"CoarseGrainedExecutorBackend.*{self.folder.name}"], capture_output=True)
+        found = subprocess.run(
+            ["pgrep", "-f", f"CoarseGrainedExecutorBackend.*{self.folder.name}"], capture_output=True, check=False
+        )
         return [int(pid) for pid in found.stdout.split()]
 
     def stop(self):

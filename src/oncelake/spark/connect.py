@@ -36,7 +36,9 @@ def describe_session(session: SparkSession) -> str | None:
         return None
     client: Any = session.client  # type: ignore[attr-defined]
     builder = client._builder  # noqa: SLF001  the client shows its host, but not its port
-    return f"sc://{getattr(builder, 'endpoint', client.host)}/;session_id={client._session_id};user_id={client._user_id}"  # noqa: SLF001
+    return (
+        f"sc://{getattr(builder, 'endpoint', client.host)}/;session_id={client._session_id};user_id={client._user_id}"  # noqa: SLF001
+    )
 
 
 def close(session: SparkSession) -> None:
@@ -46,6 +48,18 @@ def close(session: SparkSession) -> None:
         client.release_session()
     with suppress(Exception):
         client.close()
+
+
+@contextmanager
+def activated(session: SparkSession) -> Iterator[None]:
+    """Make a Connect session the active one of this thread: pyspark takes what `localCheckpoint` returns for one of that."""
+    active = type(session)._active_session  # type: ignore[attr-defined]  # noqa: SLF001  pyspark has no public way
+    before = getattr(active, "session", None)
+    active.session = session
+    try:
+        yield
+    finally:
+        active.session = before
 
 
 def stop_session(address: str) -> bool:

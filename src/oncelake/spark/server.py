@@ -21,7 +21,9 @@ _TIMEOUT = 120.0
 
 
 @contextmanager
-def connect_server(settings: Mapping[str, str] | None = None, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def connect_server(
+    settings: Mapping[str, str] | None = None, port: int = 0
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Start a server on loopback, yield its address and its process once it answers, and stop it at the end."""
     java()
     port = port or _free_port()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from oncelake.errors import SparkUnavailable
 from oncelake.spark.class_archive import archive_options
-from oncelake.spark.connect import REMOTE, close, is_connect
+from oncelake.spark.connect import REMOTE, activated, close, is_connect
 from oncelake.spark.jars import cache_folder, delta_jars, java
 
 if TYPE_CHECKING:
@@ -125,11 +125,14 @@ def attempt_session(session: SparkSession, zone: str | None) -> Iterator[SparkSe
 def own_session(session: SparkSession) -> Iterator[SparkSession]:
     """Yield a clone of a session, closed at the end where that is needed."""
     clone = clone_session(session)
-    try:
+    if not is_connect(clone):
         yield clone
+        return
+    try:
+        with activated(clone):
+            yield clone
     finally:
-        if is_connect(clone):
-            close(clone)
+        close(clone)
 
 
 def has_leaked_txn(session: SparkSession) -> bool:
