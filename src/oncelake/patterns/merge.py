@@ -37,12 +37,9 @@ def merge(  # noqa: PLR0913  every option of the pattern
     """Upsert rows into a table by key.
 
     The row of a key with the greatest `latest_by` wins, within the batch and against the table, so batches may arrive in
-    any order and any number of times. On a tie a delete wins, then the content decides.
-
-    Without `latest_by` the batch that is written last wins, so slices run in order, unless `any_order=True` says that no
-    key occurs in two of them. So do slices with `latest_by` if `update` is not True and new keys are inserted (columns that
-    are not updated keep the values of the first row), and with deletes if `insert=False` (a newer row does not bring back
-    a key that an older delete removed).
+    any order and any number of times. On a tie a delete wins, then the content decides. Without `latest_by` the batch
+    that is written last wins, so slices run in order, unless `any_order=True` says that no key occurs in two of them. So
+    do slices that update parts of rows and insert, or that do not insert and delete: see `Merge.ordered`.
 
     `delete_when` selects the rows that are deletes. A deleted key leaves a tombstone, which is kept forever or for the
     duration in `tombstones` ("90 days"), so that an older row that arrives late does not insert the key again. `exclude`
