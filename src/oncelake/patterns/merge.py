@@ -38,14 +38,13 @@ def merge(  # noqa: PLR0913  every option of the pattern
 
     The row of a key with the greatest `latest_by` wins, within the batch and against the table, so batches may arrive in
     any order and any number of times. On a tie a delete wins, then the content decides. Without `latest_by` the batch
-    that is written last wins, so slices run in order, unless `any_order=True` says that no key occurs in two of them. So
-    do slices that update parts of rows and insert, or that do not insert and delete: see `Merge.ordered`.
+    that is written last wins, so slices run in order, as they do where parts of rows are written (see `Merge.ordered`),
+    unless `any_order=True` says that no key occurs in two of them.
 
-    `delete_when` selects the rows that are deletes. A deleted key leaves a tombstone, which is kept forever or for the
-    duration in `tombstones` ("90 days"), so that an older row that arrives late does not insert the key again. `exclude`
-    names columns that `delete_when` may use and that are not written. `cdc` unwraps "debezium" or "delta" (a
-    change data feed). `update` is False, or the columns to update; `insert=False` skips new keys. `schema="evolve"` adds
-    new columns, "freeze" refuses them. `null_keys="quarantine"` quarantines rows without a key.
+    `delete_when` selects deletes. A deleted key leaves a tombstone, kept forever or as long as `tombstones` says ("90
+    days"), so that an older row that arrives late does not insert the key again. `exclude` names columns for `delete_when`
+    that are not written. `cdc` unwraps "debezium" or "delta" (a change data feed). `update` is False, or the columns to
+    update; `insert=False` skips new keys. `schema="evolve"` adds new columns. `null_keys="quarantine"` keeps null keys aside.
     """
     spec = parse_spec(
         f"merge into {target}",
