@@ -7,11 +7,15 @@ import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelake.errors import CorruptLog
 from oncelake.storage.objects import Storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _LOG = "_delta_log"
 _CLASSIC = re.compile(r"(\d{20})\.checkpoint\.parquet")
@@ -90,20 +94,37 @@ class CheckpointFiles:
             domains |= {row["domain"]: row["configuration"] for row in _rows(found["domainMetadata"])}
         return CheckpointState(markers, metadata, protocol, domains)
 
-    def adds(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the `add` action of every data file, from the checkpoint and its sidecars."""
+    def add_batches(self, fields: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Yield some fields of the `add` action of every data file, from the checkpoint and its sidecars, in a fixed order.
+
+        Only some thousand files are in memory at a time, because statistics may be long.
+        """
         for file in self._checkpoint.files:
-            found = self._columns(posixpath.join(_LOG, file), {"add": None, "sidecar": None})
-            yield from _rows(found["add"])
-            for sidecar in _rows(found["sidecar"]):
-                path = posixpath.join(_LOG, "_sidecars", sidecar["path"])
-                yield from _rows(self._columns(path, {"add": None})["add"])
+            path = posixpath.join(_LOG, file)
+            yield from self._adds(path, fields)
+            if _V2.fullmatch(file):
+                for sidecar in self._columns(path, {"sidecar": ("path",)})["sidecar"].get("path", []):
+                    yield from self._adds(posixpath.join(_LOG, "_sidecars", sidecar), fields)
+
+    def _adds(self, file: str, fields: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        from oncelake.delta.add_columns import adds_of_json, adds_of_parquet
+
+        with self._reading(file):
+            if file.endswith(".json"):
+                yield adds_of_json(self._place.read(file), fields)
+            else:
+                yield from adds_of_parquet(self._place.open(file), fields)
 
     def _columns(self, file: str, selection: FieldSelection) -> dict[str, CheckpointColumns]:
-        try:
+        with self._reading(file):
             if file.endswith(".json"):
                 return _parse_json(self._place.read(file), selection)
             return _read_parquet(self._place.open(file), selection)
+
+    @contextmanager
+    def _reading(self, file: str) -> Iterator[None]:
+        try:
+            yield
         except (OSError, ValueError) as error:
             path = posixpath.join(self._path, file)
             raise CorruptLog(table=self._table, path=path, problem=str(error)) from error
@@ -122,6 +143,7 @@ _STATE: FieldSelection = {
 
 
 _MAPS = ("partitionValues", "configuration", "tags")
+_BATCH_ROWS = 32 * 1024
 
 
 def _parse_json(content: bytes, selection: FieldSelection) -> dict[str, CheckpointColumns]:
@@ -140,17 +162,25 @@ def _read_parquet(source: Any, selection: FieldSelection) -> dict[str, Checkpoin
     with parquet.ParquetFile(source) as file:
         schema = file.schema_arrow
         existing = {name: fields for name, fields in selection.items() if name in schema.names}
-        table = file.read(columns=_paths(schema, existing), use_threads=False)
-    found: dict[str, CheckpointColumns] = {name: {} for name in selection}
-    for name in existing:
-        actions = table.column(name).combine_chunks()
-        lists = [values.to_pylist() for values in actions.flatten()]
-        # A row contains one action, and the first field of every action is mandatory: where it is null, the row is
-        # another action. (pyarrow.compute could filter these rows, but importing it takes longer than all the rest.)
-        present = [index for index, value in enumerate(lists[0]) if value is not None]
-        fields = zip(actions.type.names, lists, strict=True)
-        found[name] = {field: [values[index] for index in present] for field, values in fields}
+        batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=_paths(schema, existing), use_threads=False)
+        found: dict[str, CheckpointColumns] = {name: {} for name in selection}
+        for batch in batches:
+            for name in existing:
+                _collect(batch.column(name), found[name])
     return found
+
+
+def _collect(actions: Any, found: CheckpointColumns) -> None:
+    """Add the fields of the actions in some rows. A row contains one action, and all others are null there."""
+    if actions.null_count == len(actions):
+        return
+    if len(actions) == _BATCH_ROWS:
+        actions = actions.drop_null()  # only in large checkpoints: it imports pyarrow.compute, which takes its time
+    lists = [values.to_pylist() for values in actions.flatten()]
+    # The first field of every action is mandatory.
+    present = [index for index, value in enumerate(lists[0]) if value is not None]
+    for field, values in zip(actions.type.names, lists, strict=True):
+        found.setdefault(field, []).extend(values[index] for index in present)
 
 
 def _paths(schema: Any, selection: FieldSelection) -> list[str]:

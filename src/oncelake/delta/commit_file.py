@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -98,17 +98,18 @@ class CommitFile:
         return action
 
 
-def read_commit_file(place: Storage, table: str, path: str, version: int) -> CommitFile:
-    """Read one commit file; raise CorruptLog if it is empty or truncated."""
-    try:
-        content = place.read(commit_name(version))
-    except OSError as error:
-        raise CorruptLog(table=table, path=commit_path(path, version), problem=str(error)) from error
-    lines = tuple(line for each in content.splitlines() if (line := each.strip()))
-    # Not every line is parsed, but this detects a truncated one.
-    if not lines or not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
-        raise CorruptLog(table=table, path=commit_path(path, version), problem="it is empty or truncated")
-    return CommitFile(table, commit_path(path, version), version, lines)
+def read_commit_files(place: Storage, table: str, path: str, versions: Sequence[int]) -> Iterator[CommitFile]:
+    """Read commit files, in parallel where each is a request; raise CorruptLog if one is missing, empty or truncated."""
+    contents = place.read_all([commit_name(version) for version in versions]) if versions else []
+    for version, content in zip(versions, contents, strict=True):
+        if isinstance(content, OSError):
+            problem = str(content)
+            raise CorruptLog(table=table, path=commit_path(path, version), problem=problem) from content
+        lines = tuple(line for each in content.splitlines() if (line := each.strip()))
+        # Not every line is parsed, but this detects a truncated one.
+        if not lines or not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
+            raise CorruptLog(table=table, path=commit_path(path, version), problem="it is empty or truncated")
+        yield CommitFile(table, commit_path(path, version), version, lines)
 
 
 def commit_name(version: int) -> str:

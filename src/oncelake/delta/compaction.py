@@ -7,11 +7,9 @@ the merges that made it due, and a table without merges is never touched.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from oncelake.delta.commit_file import statistics_of
 from oncelake.delta.conflicts import one_line
 from oncelake.delta.log import TableLog
 from oncelake.model.contracts import Table
@@ -47,15 +45,10 @@ def due(log: TableLog) -> list[Partition]:
     """Return the partitions that are due; an unpartitioned table is one. Clustered and mapped tables are left to their owner."""
     if log.clustered_by or log.mapped:
         return []
-    small: defaultdict[Partition, int] = defaultdict(int)
-    rows: defaultdict[Partition, int] = defaultdict(int)
-    deleted: defaultdict[Partition, int] = defaultdict(int)
-    for add in log.files:
-        partition = tuple(sorted(add.get("partitionValues", {}).items()))
-        small[partition] += add["size"] < SMALL
-        rows[partition] += statistics_of(add).get("numRecords", 0)
-        deleted[partition] += (add.get("deletionVector") or {}).get("cardinality") or 0
-    return [each for each in small if small[each] >= FILES or deleted[each] > rows[each] * _DELETED]
+    names = sorted(log.partitioned_by)
+    found = log.files.by_partition(names, SMALL)
+    due = [each for each in found if each["small"] >= FILES or each["deleted"] > each["rows"] * _DELETED]
+    return [tuple((name, each[name]) for name in names) for each in due]
 
 
 def compact(session: SparkSession, log: TableLog, partitions: list[Partition]) -> None:

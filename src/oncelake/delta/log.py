@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oncelake.delta.checkpoints import Checkpoint, CheckpointFiles, CheckpointState, TxnRecord, newest_checkpoint
-from oncelake.delta.commit_file import LOG, CommitFile, commit_name, commit_path, read_commit_file, statistics_of
+from oncelake.delta.commit_file import LOG, CommitFile, commit_name, commit_path, read_commit_files
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
 from oncelake.model.coverage import Coverage, resolve_overlaps
 from oncelake.model.markers import (
@@ -26,7 +26,11 @@ from oncelake.model.markers import (
 )
 from oncelake.model.slices import Whole
 from oncelake.model.work import Commit, Rows
-from oncelake.storage.objects import Storage, storage
+from oncelake.storage.object_store import Stamp
+from oncelake.storage.objects import Listing, Storage, storage
+
+if TYPE_CHECKING:
+    from oncelake.delta.files import Files
 
 # A writer's clock is read before its commit lands; the search for a marker's commit starts this much earlier.
 _CLOCK_SLACK_MS = 5_000
@@ -49,11 +53,13 @@ class TableLog:
     checkpoint: Checkpoint | None
     storage: Storage = field(repr=False, compare=False)
     # Size and time of the newest commit file: they differ if the table was dropped and recreated.
-    stamp: tuple[int, int] | None = field(default=None, repr=False, compare=False)
+    stamp: Stamp | None = field(default=None, repr=False, compare=False)
     entries: dict[int, CommitFile] = field(default_factory=dict, repr=False, compare=False)
     found: dict[str, list[Coverage]] = field(default_factory=dict, repr=False, compare=False)
     # Former names of the pipelines that write the table, by their present names: works under either count.
     formerly: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
+    # The files of one version, as far as they were asked for.
+    loaded: dict[int, Files] = field(default_factory=dict, repr=False, compare=False)
 
     def done(self, marker: Marker) -> bool:
         """Return whether the marker, or a later one of the same app id, is recorded."""
@@ -147,17 +153,23 @@ class TableLog:
 
     def entry(self, version: int) -> CommitFile:
         """Return one commit of the log; commits never change, so each is read once."""
-        if version not in self.entries:
-            self.entries[version] = read_commit_file(self.storage, self.table, self.path, version)
-        return self.entries[version]
+        return self.entries.get(version) or self.read_entries([version])[0]
+
+    def read_entries(self, versions: Iterable[int]) -> list[CommitFile]:
+        """Return some commits of the log; those that were not read before are read in parallel."""
+        versions = list(versions)
+        missing = [version for version in versions if version not in self.entries]
+        for entry in read_commit_files(self.storage, self.table, self.path, missing):
+            self.entries[entry.version] = entry
+        return [self.entries[version] for version in versions]
 
     def history(self) -> Iterator[CommitFile]:
         """Return the commits that the log still has, newest first."""
         return (self.entry(version) for version in reversed(self.commits))
 
-    def newest(self) -> list[CommitFile]:
-        """Return the newest commits, newest first."""
-        return list(islice(self.history(), NEWEST))
+    def newest(self, count: int | None = NEWEST) -> list[CommitFile]:
+        """Return the newest commits, newest first; without a count all that the log still has."""
+        return self.read_entries(islice(reversed(self.commits), count))
 
     def newest_facts(self) -> dict[str, Mapping[str, Any]]:
         """Return the facts of the newest commits that no restore undid, by the app ids they carry."""
@@ -196,30 +208,18 @@ class TableLog:
 
     def rows(self) -> int | None:
         """Return the number of rows, from the files' statistics; None where a file has none."""
-        total = 0
-        for add in self.files:
-            statistics = statistics_of(add)
-            if "numRecords" not in statistics:
-                return None
-            total += statistics["numRecords"] - ((add.get("deletionVector") or {}).get("cardinality") or 0)
-        return total
+        return self.files.rows
 
-    @cached_property
-    def files(self) -> tuple[Mapping[str, Any], ...]:
-        """The `add` action of every file of the newest version."""
-        active: dict[tuple[str, str | None], Mapping[str, Any]] = {}
-        first = -1
-        if self.checkpoint is not None:
-            first = self.checkpoint.version
-            for add in CheckpointFiles(self.storage, self.checkpoint, self.table, self.path).adds():
-                active[_file_key(add)] = add
-        for version in (v for v in self.commits if v > first):
-            entry = self.entry(version)
-            for action in entry.actions("remove"):
-                active.pop(_file_key(action), None)
-            for action in entry.actions("add"):
-                active[_file_key(action)] = action
-        return tuple(active.values())
+    @property
+    def files(self) -> Files:
+        """The data files of the newest version. They are read once; after that only new commits are applied to them."""
+        if self.version not in self.loaded:
+            from oncelake.delta.files import load_files
+
+            found = load_files(self)
+            self.loaded.clear()
+            self.loaded[self.version] = found
+        return self.loaded[self.version]
 
     def _candidates(self, recorded: TxnRecord) -> Iterator[int]:
         """Yield the versions that may hold the marker's commit, the likeliest first."""
@@ -244,9 +244,11 @@ def read_log(table: str, path: str) -> TableLog:
 def read_log_at(table: str, path: str, version: int) -> TableLog:
     """Return the log of a table as of a version; CorruptLog if it no longer reaches back that far."""
     place = storage(path)
-    versions = tuple(found for found in _versions(place.names(LOG)) if found <= version)
-    earlier = [name for name in place.names(LOG) if name[:20].isdigit() and int(name[:20]) <= version]
-    return _replay(table, path, versions, newest_checkpoint(earlier), place)
+    listing = place.listing(LOG)
+    versions = tuple(found for found in _versions(listing.names) if found <= version)
+    earlier = [name for name in listing.names if name[:20].isdigit() and int(name[:20]) <= version]
+    empty = TableLog(table, path, -1, {}, {}, {}, {}, versions, newest_checkpoint(earlier), place)
+    return _replay(empty, listing)
 
 
 def find_log(table: str, path: str) -> TableLog | None:
@@ -265,13 +267,12 @@ def being_created(path: str) -> bool:
 
 def _find(table: str, path: str) -> TableLog | None:
     place = storage(path)
-    names = place.names(LOG)
-    versions = _versions(names)
-    checkpoint = newest_checkpoint(names)
+    listing = place.listing(LOG)
+    versions, checkpoint = _versions(listing.names), newest_checkpoint(listing.names)
     if not versions and checkpoint is None:
         _refuse_other_files(table, path, place)
         return None
-    return _replay(table, path, versions, checkpoint, place)
+    return _replay(TableLog(table, path, -1, {}, {}, {}, {}, versions, checkpoint, place), listing)
 
 
 def _versions(names: Iterable[str]) -> tuple[int, ...]:
@@ -288,54 +289,53 @@ def _refuse_other_files(table: str, path: str, place: Storage) -> None:
 
 def refresh_log(log: TableLog) -> TableLog | None:
     """Return the log at its newest version, reading only the commits that came since; None if the table is gone."""
-    versions = _versions(log.storage.names(LOG))
-    if not _continues(log, versions):
+    listing = log.storage.listing(LOG)
+    versions = _versions(listing.names)
+    if not _continues(log, versions, listing.stamp(_commit(log.version))):
         return find_log(log.table, log.path)
     tail = versions[bisect_right(versions, log.version) :]
     if not tail:
         return log if versions == log.commits else replace(log, commits=versions)
     state = CheckpointState(dict(log.markers), log.metadata, log.protocol, dict(log.domains))
     try:
-        advanced = _advance(replace(log, commits=versions), state, tail)
+        advanced = _advance(replace(log, commits=versions), state, tail, listing)
     except CorruptLog:
         return find_log(log.table, log.path)
     # If the table was recreated while its new commits were read, they are not those of the log that was known.
-    return advanced if _continues(log, versions) else find_log(log.table, log.path)
+    same = _continues(log, versions, log.storage.stamp(commit_name(log.version)))
+    return advanced if same else find_log(log.table, log.path)
 
 
-def _continues(log: TableLog, versions: tuple[int, ...]) -> bool:
+def _continues(log: TableLog, versions: tuple[int, ...], stamp: Stamp | None) -> bool:
     """Whether the commits in a log come after those that were read: same table, no gap, back to the checkpoint."""
     first = log.checkpoint.version + 1 if log.checkpoint else 0
     known = bisect_left(versions, log.version)
     tail = versions[known:]
     if not tail or tail != tuple(range(log.version, tail[-1] + 1)) or versions[0] > first:
         return False
-    return log.storage.stamp(commit_name(log.version)) == log.stamp
+    return stamp == log.stamp
 
 
-def _replay(
-    table: str, path: str, versions: tuple[int, ...], checkpoint: Checkpoint | None, place: Storage
-) -> TableLog:
-    """Read a log from its checkpoint and the commits after it."""
+def _replay(log: TableLog, listing: Listing) -> TableLog:
+    """Read a log of which only the listing is known, from its checkpoint and the commits after it."""
     state, first = CheckpointState({}, {}, {}, {}), 0
-    if checkpoint is not None:
-        state, first = CheckpointFiles(place, checkpoint, table, path).state(), checkpoint.version + 1
-    tail = versions[bisect_left(versions, first) :]
-    _refuse_gaps(table, path, first, list(tail))
-    empty = TableLog(table, path, first - 1, {}, {}, {}, {}, versions, checkpoint, place)
-    return _advance(empty, state, tail)
+    if log.checkpoint is not None:
+        state = CheckpointFiles(log.storage, log.checkpoint, log.table, log.path).state()
+        first = log.checkpoint.version + 1
+    tail = log.commits[bisect_left(log.commits, first) :]
+    _refuse_gaps(log.table, log.path, first, list(tail))
+    return _advance(replace(log, version=first - 1), state, tail, listing)
 
 
-def _advance(log: TableLog, state: CheckpointState, tail: Sequence[int]) -> TableLog:
+def _advance(log: TableLog, state: CheckpointState, tail: Sequence[int], listing: Listing) -> TableLog:
     """Return the log after some more commits, which are kept: whoever asks for one of them need not read it again."""
     markers, metadata, protocol, domains = state.markers, state.metadata, state.protocol, state.domains
     newest = tail[-1] if tail else log.version
     # Before the commits are read: if the table is recreated meanwhile, the next look sees another file.
-    stamp = log.storage.stamp(commit_name(newest))
-    for version in tail:
-        entry = log.entry(version)
+    stamp = listing.stamp(_commit(newest))
+    for entry in log.read_entries(tail):
         for txn in entry.actions("txn"):
-            markers[txn["appId"]] = TxnRecord(txn["version"], txn.get("lastUpdated"), version)
+            markers[txn["appId"]] = TxnRecord(txn["version"], txn.get("lastUpdated"), entry.version)
         metadata = next(entry.actions("metaData"), metadata)
         protocol = next(entry.actions("protocol"), protocol)
         for each in entry.actions("domainMetadata"):
@@ -375,6 +375,6 @@ def _start(pipeline: str, target: str) -> str:
     return app_id(pipeline, target, Whole()).removesuffix(Whole().text)
 
 
-def _file_key(action: Mapping[str, Any]) -> tuple[str, str | None]:
-    vector = action.get("deletionVector") or {}
-    return action["path"], vector.get("pathOrInlineDv")
+def _commit(version: int) -> str:
+    """Return the name of a commit file within the folder of its log."""
+    return commit_name(version).removeprefix(f"{LOG}/")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from oncelake.model.contracts import Stamp, Table
 from oncelake.model.names import table_name_problem
 from oncelake.spark.connect import stop_session
 from oncelake.storage.lock import Holder, table_lock
+from oncelake.storage.object_store import PARALLEL
 from oncelake.storage.paths import INTERNAL, is_local
 
 if TYPE_CHECKING:
@@ -92,6 +94,14 @@ class Lake:
             self._tables[name] = DeltaTable(name, path, self.path, self.formerly.get(name), self.remote)
         return self._tables[name]
 
+    def logs(self, names: Iterable[str]) -> dict[str, TableLog | None]:
+        """Return the logs of some tables as they are now. On an object store they are read in parallel."""
+        tables = [self.table(name) for name in names]
+        if is_local(self.path):
+            return {table.name: table.log() for table in tables}
+        with ThreadPoolExecutor(PARALLEL) as threads:
+            return dict(zip((table.name for table in tables), threads.map(_read_newest, tables), strict=True))
+
     def internal_path(self, *parts: str) -> str:
         """Return a path of what oncelake keeps for itself."""
         return posixpath.join(self.path, INTERNAL, *parts)
@@ -99,6 +109,14 @@ class Lake:
     def file(self, path: str) -> str:
         """Return the path of a file or folder; relative ones start at the project's root."""
         return path if "://" in path or path.startswith("/") else posixpath.join(self.root, path)
+
+
+def _read_newest(table: DeltaTable) -> TableLog | None:
+    """Return the log of a table, with its newest commits: plans and status ask for them, and here they are read in parallel."""
+    log = table.log()
+    if log is not None:
+        log.newest()
+    return log
 
 
 def delta_log(table: Table) -> TableLog | None:

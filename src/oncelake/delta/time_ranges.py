@@ -54,13 +54,21 @@ class TimeColumn:
             return [] if empty else None
         return self._between(least, most)
 
+    def first(self, value: str) -> datetime:
+        """Return the first moment of a value in statistics or partition values; ValueError where it does not tell it."""
+        if self.kind in ("date", "string"):
+            return self._midnight(date.fromisoformat(value[:10]))
+        return self._instant(value)
+
+    def last(self, value: str) -> datetime:
+        """Return the last moment of a value, in steps of milliseconds."""
+        if self.kind in ("date", "string"):
+            return self._midnight(date.fromisoformat(value[:10]) + timedelta(days=1)) - _TICK
+        return self._instant(value)
+
     def _between(self, least: str, most: str) -> list[Interval] | None:
         try:
-            if self.kind in ("date", "string"):
-                first, last = date.fromisoformat(least[:10]), date.fromisoformat(most[:10])
-                return [Interval(self._midnight(first), self._midnight(last + timedelta(days=1)), self.zone)]
-            start, end = (self._instant(text) for text in (least, most))
-            return [Interval(start, end + _TICK, self.zone)]
+            return [Interval(self.first(least), self.last(most) + _TICK, self.zone)]
         except (ValueError, OverflowError):
             return None
 
@@ -74,40 +82,20 @@ class TimeColumn:
         return found if found.tzinfo else found.replace(tzinfo=ZoneInfo(self.zone))
 
 
-def null_times(log: TableLog, name: str) -> tuple[int, int | None]:
-    """Return at least and at most how many rows have no time, from statistics and partition values; None if unknown."""
-    least = most = 0
-    known = True
-    for file in log.files:
-        nulls = None if log.mapped else _nulls(file, name)
-        if nulls is None:
-            known = False
-            continue
-        deleted = (file.get("deletionVector") or {}).get("cardinality") or 0
-        # Statistics count the rows that a deletion vector marks, too.
-        least, most = least + max(nulls - deleted, 0), most + nulls
-    return least, most if known else None
-
-
-def _nulls(file: Mapping[str, Any], name: str) -> int | None:
-    """Return in how many rows of a file a column is null, deleted rows included; None if its statistics do not say."""
-    statistics, partitions = statistics_of(file), file.get("partitionValues") or {}
-    counts = statistics.get("nullCount", {})
-    for column, value in partitions.items():
-        if column.casefold() == name.casefold():
-            return 0 if value else statistics.get("numRecords")
-    return next((count for column, count in counts.items() if column.casefold() == name.casefold()), None)
-
-
 def estimate(log: TableLog, column: TimeColumn, interval: Interval) -> InputSize:
     """Return how much of a table lies in an interval, if the rows of a file are spread evenly; files without statistics do not count."""
-    size = rows = 0.0
-    for file in log.files:
-        for held in column.held(file) or []:
-            share = _overlap(held, interval) / (held.end - held.start)
-            size += file["size"] * share
-            rows += statistics_of(file).get("numRecords", 0) * share
-    return InputSize(round(size), round(rows))
+    from oncelake.delta.time_profile import time_profile
+
+    return time_profile(log.files, column).within(interval)
+
+
+def null_times(log: TableLog, name: str) -> tuple[int, int | None]:
+    """Return at least and at most how many rows have no time, from statistics and partition values; None if unknown."""
+    spelled = next((each for each in (*log.partitioned_by, *log.schema) if each.casefold() == name.casefold()), name)
+    if log.mapped:
+        return 0, None if len(log.files) else 0
+    # By the type of the column: then a plan parses the statistics once.
+    return log.files.nulls(spelled, log.schema.get(spelled, ""))
 
 
 def touched(entry: CommitFile, column: TimeColumn) -> list[Interval] | None:
@@ -137,7 +125,3 @@ def _all(found: Iterable[list[Interval] | None]) -> list[Interval] | None:
             return None
         whole += part
     return merge(whole)
-
-
-def _overlap(one: Interval, other: Interval) -> timedelta:
-    return max(min(one.end, other.end) - max(one.start, other.start), timedelta())

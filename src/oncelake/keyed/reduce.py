@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from oncelake.delta.commit_file import statistics_of
 from oncelake.delta.log import TableLog
 from oncelake.keyed.conform import DELETED, TableColumns, has_null_key
 from oncelake.keyed.latest import GetColumn, column, content_hash, deduplicate, equal_to_prefixed, prefixed
@@ -136,20 +134,11 @@ def newest_in_table(log: TableLog, name: str) -> str | None:
 
     Return "" if the table has no value in that column, and None if the statistics do not say.
     """
-    kind, most = log.schema.get(name, ""), None
-    for add in log.files:
-        statistics = statistics_of(add)
-        value = _parse_instant(statistics.get("maxValues", {}).get(name), kind)
-        if value is not None:
-            most = value if most is None else max(most, value)
-        elif statistics.get("nullCount", {}).get(name, -1) != statistics.get("numRecords"):
-            return None
+    kind = log.schema.get(name, "")
+    known, most = log.files.greatest(name, kind)
+    if not known:
+        return None
     return "" if most is None else bound_literal(most, kind)
-
-
-def _parse_instant(value: Any, kind: str) -> Any:
-    """Parse a timestamp, because statistics spell it in the time zone of their writer; return other values as they are."""
-    return datetime.fromisoformat(value) if kind == "timestamp" and value is not None else value
 
 
 def wins(columns: TableColumns, batch: GetColumn, table: GetColumn, tie: Column | None) -> Column:
@@ -220,8 +209,7 @@ def _in_partitions(values: Mapping[str, set[str]], columns: TableColumns) -> lis
 def _matching_bytes(values: Mapping[str, set[str]], columns: TableColumns, log: TableLog) -> int:
     """Return the size of the files in these partitions. Columns whose values the log spells differently do not prune."""
     usable = {n: texts for n, texts in values.items() if _kind(columns, n) in _SAME_SPELLING and not log.mapped}
-    files = (add for add in log.files if all(add["partitionValues"].get(name) in usable[name] for name in usable))
-    return sum(add["size"] for add in files)
+    return log.files.size_in(usable)
 
 
 def _in_ranges(ranges: Mapping[str, tuple[str | None, str | None]], columns: TableColumns) -> list[str]:

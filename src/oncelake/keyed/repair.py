@@ -90,15 +90,35 @@ class DuplicateStats:
 
 
 def repair_duplicates(
-    session: SparkSession, log: TableLog, keys: Sequence[str], keep: Sequence[str], dry_run: bool
+    session: SparkSession,
+    log: TableLog,
+    keys: Sequence[str],
+    keep: Sequence[str],
+    dry_run: bool,
+    exclusive: bool = True,
 ) -> Repair:
-    """Find duplicates and, unless it is a dry run, remove them."""
+    """Find duplicates and, unless it is a dry run, remove them.
+
+    Without an exclusive lock the duplicates are found once more, by the transaction that removes them: rows that another
+    runner wrote meanwhile are neither lost nor brought back.
+    """
     duplicates = Duplicates.find(session, log, keys, keep)
     repair = duplicates.describe()
     if dry_run or not repair.removable:
         return repair
-    duplicates.remove()
-    return replace(repair, version=read_log(log.table, log.path).version)
+    duplicates.remove() if exclusive else duplicates.remove_current()
+    after = read_log(log.table, log.path)
+    commit = after.commit(duplicates.stamp.marker.app_id)
+    return replace(repair, version=commit.version if commit else after.version)
+
+
+def add_up(passes: Sequence[Repair], last: Repair) -> Repair:
+    """Return one repair for the passes that removed duplicates, of which only the last was not overtaken by a commit."""
+    if not passes:
+        return last
+    removed = sum(each.removable for each in passes)
+    left = last.left if last.version is not None else last.surplus
+    return replace(passes[0], removable=removed, surplus=removed + left, version=passes[-1].version)
 
 
 @dataclass(frozen=True)
@@ -168,31 +188,51 @@ class Duplicates:
 
         The merge deletes all rows of those keys and inserts the kept rows, because it cannot distinguish identical rows.
         """
-        affected = self.rows if self.keep else self._with_identical_rows()
+        source, clauses = self._merge(self.rows, self.partitions)
+        source = materialize(source)
+        self._write(broadcast_if_small(source, source.count()), clauses)
+
+    def remove_current(self) -> None:
+        """Remove the duplicates that the table has in the transaction of the merge, whatever was found before.
+
+        Delta computes a source that reads the target within that transaction, from the same snapshot, and raises a conflict if
+        another commit changes rows before it ends.
+        """
+        table = self.rows.sparkSession.read.format("delta").load(self.log.path)
+        keyed = table.na.drop(subset=[identifier(name) for name in self.keys])
+        repeated = keyed.groupBy(*prefixed(self.keys, "k")).agg(F.count(F.lit(1)).alias(COPIES))
+        rows = keyed.join(repeated.where(column(COPIES) > 1), equal_to_prefixed(self.keys, "k"), "left_semi")
+        self._write(*self._merge(rows.withColumn(TIE, content_hash(table.schema, column)), []))
+
+    def _merge(self, rows: DataFrame, partitions: list[dict[str, str]]) -> tuple[DataFrame, Clauses]:
+        """Return the source and the clauses of the merge that keeps one of these rows per key."""
+        affected = rows if self.keep else self._with_identical_rows(rows)
         rank = F.struct(*map(column, (*self.keep, TIE)))
         kept = deduplicate(affected, self.keys if self.keep else (*self.keys, TIE), rank).drop(_FILE, TIE)
         deleted = affected.select(*map(column, self.keys)).distinct().withColumn(_KEPT, F.lit(False))
         source = kept.withColumn(_KEPT, F.lit(True)).unionByName(deleted, allowMissingColumns=True)
         keys = [f"t.{identifier(key)} = s.{identifier(key)}" for key in self.keys]
-        where = [one_of(self.partitions, of="t.")] if self.partitions else []
+        where = [one_of(partitions, of="t.")] if partitions else []
         clauses = Clauses(
             on=all_of([f"NOT s.{_KEPT}", *keys, *filter(None, where)]),
             delete=F.lit(True),
             insert=F.col(f"s.{_KEPT}"),
             values={identifier(name): F.col(f"s.{identifier(name)}") for name in kept.columns},
         )
-        source = materialize(source)
-        quick = self.bytes < writes.SMALL
-        writes.merge(broadcast_if_small(source, source.count()), self.log.path, clauses, self._stamp(), quick)
+        return source, clauses
 
-    def _with_identical_rows(self) -> DataFrame:
+    def _write(self, source: DataFrame, clauses: Clauses) -> None:
+        writes.merge(source, self.log.path, clauses, self.stamp, self.bytes < writes.SMALL)
+
+    def _with_identical_rows(self, rows: DataFrame) -> DataFrame:
         """Return the rows of the keys that have at least two identical rows."""
         per_key = Window.partitionBy(*map(column, self.keys))
         contents = F.size(F.collect_set(TIE).over(per_key))
-        return self.rows.withColumn(_SPARE, F.count(F.lit(1)).over(per_key) > contents).where(_SPARE).drop(_SPARE)
+        return rows.withColumn(_SPARE, F.count(F.lit(1)).over(per_key) > contents).where(_SPARE).drop(_SPARE)
 
-    def _stamp(self) -> Stamp:
-        """Return the marker and facts. One version is one work: a second repair finds nothing, a concurrent one is void."""
+    @property
+    def stamp(self) -> Stamp:
+        """The marker and facts. One version is one work: a second repair finds nothing, a concurrent one is void."""
         slice_ = Named(f"version {self.log.version}")
         facts = {"pipeline": "repair", "target": self.log.table, "slice": slice_.text, "generation": 1}
         return Stamp(Marker(app_id("repair", self.log.table, slice_), 1), json.dumps({"oncelake": facts}))
@@ -250,11 +290,11 @@ def _in_partitions(repeated: DataFrame, names: tuple[str, ...]) -> str:
 
 def _partition_and_size(log: TableLog) -> dict[str, tuple[tuple[tuple[str, str], ...], int]]:
     """Return each file's partition, as literals by column, and its size. With column mapping all share one partition."""
-    names = () if log.mapped else log.partitioned_by
-    return {
-        posixpath.basename(unquote(add["path"])): (
-            tuple((name, typed_literal(add["partitionValues"][name], log.schema[name])) for name in names),
-            add["size"],
-        )
-        for add in log.files
-    }
+    names, files = () if log.mapped else log.partitioned_by, log.files
+    columns = [
+        [typed_literal(value, log.schema[name]) for value in files.partition(name).to_pylist()] for name in names
+    ]
+    partitions = [tuple(zip(names, each, strict=True)) for each in zip(*columns, strict=True)] if names else None
+    paths = (posixpath.basename(unquote(path)) for path in files.paths())
+    found = zip(partitions or [()] * len(files), files.sizes.to_pylist(), strict=True)
+    return dict(zip(paths, found, strict=True))

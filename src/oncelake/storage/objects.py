@@ -1,19 +1,39 @@
-"""List and read small files without a JVM, on the local disk or in an object store through pyarrow."""
+"""List and read small files without a JVM: on the local disk, in an object store, or elsewhere through pyarrow."""
 
 from __future__ import annotations
 
 import os
 import posixpath
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from oncelake.storage.object_store import ObjectFolder, Stamp, is_object_store
 from oncelake.storage.options import arrow_file_system
 from oncelake.storage.paths import is_local, local_path
 
 
+class Listing(Protocol):
+    """What was in a folder at one time."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names in the folder."""
+        ...
+
+    def stamp(self, name: str) -> Stamp | None:
+        """Return the stamp of a file, if possible without another request; None if it does not exist."""
+        ...
+
+
 class Storage(Protocol):
     """One folder that can be listed and read."""
+
+    def listing(self, folder: str = "") -> Listing:
+        """Return what is in the folder or a subfolder; empty if it does not exist."""
+        ...
 
     def names(self, folder: str = "") -> list[str]:
         """Return the names in the folder or a subfolder; empty if it does not exist."""
@@ -23,8 +43,12 @@ class Storage(Protocol):
         """Return the content of one file."""
         ...
 
-    def stamp(self, name: str) -> tuple[int, int] | None:
-        """Return size and modification time of one file; None if it does not exist."""
+    def read_all(self, names: Iterable[str]) -> list[bytes | OSError]:
+        """Return the contents of several files; an error in the place of one that cannot be read."""
+        ...
+
+    def stamp(self, name: str) -> Stamp | None:
+        """Return size and modification time, or version, of one file; None if it does not exist."""
         ...
 
     def open(self, name: str) -> Any:
@@ -32,7 +56,35 @@ class Storage(Protocol):
         ...
 
 
-class _Local:
+@dataclass(frozen=True)
+class _Names:
+    """The names in a folder; the stamp of a file is as of when it is asked for."""
+
+    names: list[str]
+    place: Storage
+    folder: str
+
+    def stamp(self, name: str) -> Stamp | None:
+        return self.place.stamp(posixpath.join(self.folder, name))
+
+
+class _OneByOne:
+    """A folder whose files are looked at and read one by one."""
+
+    def listing(self: Storage, folder: str = "") -> Listing:
+        return _Names(self.names(folder), self, folder)
+
+    def read_all(self: Storage, names: Iterable[str]) -> list[bytes | OSError]:
+        found: list[bytes | OSError] = []
+        for name in names:
+            try:
+                found.append(self.read(name))
+            except OSError as error:
+                found.append(error)
+        return found
+
+
+class _Local(_OneByOne):
     def __init__(self, folder: str) -> None:
         self._folder = str(local_path(folder))
 
@@ -46,7 +98,7 @@ class _Local:
         with open(os.path.join(self._folder, name), "rb") as file:
             return file.read()
 
-    def stamp(self, name: str) -> tuple[int, int] | None:
+    def stamp(self, name: str) -> Stamp | None:
         try:
             found = os.stat(os.path.join(self._folder, name))
         except (FileNotFoundError, NotADirectoryError):
@@ -57,7 +109,7 @@ class _Local:
         return os.path.join(self._folder, name)
 
 
-class _Remote:
+class _Remote(_OneByOne):
     def __init__(self, folder: str) -> None:
         from pyarrow import fs
 
@@ -74,7 +126,7 @@ class _Remote:
             content: bytes = file.read()
         return content
 
-    def stamp(self, name: str) -> tuple[int, int] | None:
+    def stamp(self, name: str) -> Stamp | None:
         info = self._fs.get_file_info(posixpath.join(self._folder, name))
         return (info.size, info.mtime_ns) if info.is_file else None
 
@@ -84,7 +136,9 @@ class _Remote:
 
 def storage(folder: str) -> Storage:
     """Return the storage of a folder or URI."""
-    return _Local(folder) if is_local(folder) else _Remote(folder)
+    if is_local(folder):
+        return _Local(folder)
+    return ObjectFolder(folder) if is_object_store(folder) else _Remote(folder)
 
 
 def remove_folder(folder: str) -> None:

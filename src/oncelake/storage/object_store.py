@@ -1,0 +1,137 @@
+"""A folder of an object store, one request per object: a listing has sizes and versions too, and objects are read in parallel."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache, lru_cache
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import urlsplit
+
+from oncelake.storage.options import StoreOptions, is_s3, options_for, s3_uri
+
+Stamp = tuple[int, str | int]
+# So many requests are under way at a time, in all tables together.
+PARALLEL = 16
+# Objects up to this size are read as a whole, by one request; of larger ones only the parts that are needed.
+_WHOLE = 16 * 1024 * 1024
+_SCHEMES = ("s3", "s3a", "s3n", "gs", "az", "azure", "abfs", "abfss")
+
+
+def is_object_store(folder: str) -> bool:
+    """Return whether obstore knows the scheme of a URI, and is installed."""
+    return folder.partition("://")[0] in _SCHEMES and find_spec("obstore") is not None
+
+
+@dataclass(frozen=True)
+class ObjectListing:
+    """The objects and folders in a folder, as one listing said."""
+
+    stamps: dict[str, Stamp | None]
+
+    @property
+    def names(self) -> list[str]:
+        """The names in the folder."""
+        return list(self.stamps)
+
+    def stamp(self, name: str) -> Stamp | None:
+        """Return size and version of an object at that time; None if there was none."""
+        return self.stamps.get(name)
+
+
+class ObjectFolder:
+    """One folder of an object store that can be listed and read."""
+
+    def __init__(self, folder: str) -> None:
+        """Nothing is requested yet."""
+        place = urlsplit(s3_uri(folder) if is_s3(folder) else folder)
+        self._prefix = place.path.strip("/")
+        options = options_for(folder) if is_s3(folder) else None
+        self._store = _open_store(f"{place.scheme}://{place.netloc}", options)
+
+    def listing(self, folder: str = "") -> ObjectListing:
+        """Return what is in the folder or a subfolder; empty if it does not exist."""
+        with _errors(folder):
+            found = self._store.list_with_delimiter(self._path(folder))
+        stamps: dict[str, Stamp | None] = {posixpath.basename(each): None for each in found["common_prefixes"]}
+        return ObjectListing(stamps | {posixpath.basename(each["path"]): _stamp(each) for each in found["objects"]})
+
+    def names(self, folder: str = "") -> list[str]:
+        """Return the names in the folder or a subfolder; empty if it does not exist."""
+        return self.listing(folder).names
+
+    def read(self, name: str) -> bytes:
+        """Return the content of one object."""
+        with _errors(name):
+            return bytes(self._store.get(self._path(name)).bytes())
+
+    def read_all(self, names: Iterable[str]) -> list[bytes | OSError]:
+        """Return the contents of several objects, read in parallel; an error in the place of one that cannot be read."""
+
+        def read(name: str) -> bytes | OSError:
+            try:
+                return self.read(name)
+            except OSError as error:
+                return error
+
+        names = list(names)
+        return [read(names[0])] if len(names) == 1 else list(_pool().map(read, names))
+
+    def stamp(self, name: str) -> Stamp | None:
+        """Return size and version of one object; None if it does not exist."""
+        try:
+            with _errors(name):
+                return _stamp(self._store.head(self._path(name)))
+        except FileNotFoundError:
+            return None
+
+    def open(self, name: str) -> Any:
+        """Return a file object from which pyarrow can read at any offset."""
+        import obstore
+        import pyarrow as pa
+
+        with _errors(name):
+            found = self._store.get(self._path(name))
+            size = found.meta["size"]
+            if size <= _WHOLE:
+                return pa.BufferReader(bytes(found.bytes()))
+            return obstore.open_reader(self._store, self._path(name), size=size)
+
+    def _path(self, name: str) -> str:
+        return posixpath.join(self._prefix, name).rstrip("/")
+
+
+def _stamp(meta: Any) -> Stamp:
+    return meta["size"], meta["e_tag"] or str(meta["last_modified"])
+
+
+@contextmanager
+def _errors(name: str) -> Iterator[None]:
+    """Raise what goes wrong in a store as the errors of files."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(2, "it does not exist", name) from error
+    except BaseError as error:
+        raise OSError(str(error).splitlines()[0]) from error
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(PARALLEL, thread_name_prefix="object-store")
+
+
+@lru_cache(maxsize=16)
+def _open_store(root: str, options: StoreOptions | None) -> Any:
+    """Return the store of a bucket: its tables share the connections."""
+    from obstore.store import from_url
+
+    retries: dict[str, Any] = {"max_retries": 6, "retry_timeout": timedelta(seconds=60)}
+    return from_url(root, retry_config=retries, **(options.obstore() if options else {}))
