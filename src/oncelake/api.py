@@ -17,6 +17,7 @@ from oncelake.declare.graph import former_names, sort_upstream_first
 from oncelake.declare.loading import load_project
 from oncelake.declare.pipelines import Pipeline
 from oncelake.declare.settings import Settings
+from oncelake.delta.catalog import PREFIX, known_locations, locate
 from oncelake.delta.log import read_log
 from oncelake.delta.tables import Lake, require_log
 from oncelake.errors import BadDeclaration, UnknownTarget
@@ -99,6 +100,9 @@ class Project:
         formerly, remote = former_names(pipelines.values()), is_remote(settings.spark, spark)
         self.lake = Lake(settings.lake, str(settings.root), formerly=formerly, remote=remote)
         use_settings(settings.lake, settings.store)
+        if names := self._catalog_tables():
+            known = known_locations(self.lake.path)
+            self.lake = self.lake.place({name: known[name] for name in names & known.keys()})
 
     def plan(self, *names: str, **options: Unpack[RunOptions]) -> Plan:
         """Return what `run` would do, and why. `end` is exclusive."""
@@ -286,9 +290,15 @@ class Project:
             self._workers_checked = True
         return self._spark
 
+    def _catalog_tables(self) -> set[str]:
+        """Return the tables that are read by their names in the session's catalog."""
+        return {name for p in self.pipelines.values() for name in p.reads_tables if name.startswith(PREFIX)}
+
     def _plan(self, request: Request, failed: Mapping[str, list[Interval]] | None = None) -> Plan:
         # Faults of usage are found before anything is read.
         scope_pipelines(self.pipelines, request)
+        if unknown := self._catalog_tables() - self.lake.elsewhere.keys():
+            self.lake = self.lake.place(locate(self.session(), sorted(unknown), self.lake.path))
         chosen = select_pipelines(self.pipelines, request.names)
         known = read_lake_state(self.pipelines, chosen, self.lake, request, failed or {})
         return make_plan(self.pipelines, known, request, self._identity())
@@ -314,7 +324,8 @@ class Project:
 
         listeners = (self._ledger(warn), *(() if listener is None else (listener,)))
         lock_timeout, project = self.settings.lock_timeout, self.settings.id
-        return RunContext(self.lake, self.session, listeners, lock_timeout, restart, project=project)
+        register = self.settings.register
+        return RunContext(self.lake, self.session, listeners, lock_timeout, restart, project=project, register=register)
 
     def _ledger(self, warn: Callable[[str], None]) -> DeltaLedger:
         from oncelake.listeners.ledger import DeltaLedger

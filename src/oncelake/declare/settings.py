@@ -14,14 +14,17 @@ from oncelake.errors.base import did_you_mean
 from oncelake.model.names import lake_path
 
 FILE = "oncelake.yaml"
-_KEYS = ("lake", "id", "pipelines", "profiles", "spark", "storage", "lock_timeout")
-_PROFILE_KEYS = ("lake", "spark", "storage", "lock_timeout")
+_KEYS = ("lake", "id", "pipelines", "profiles", "spark", "storage", "lock_timeout", "register")
+_PROFILE_KEYS = ("lake", "spark", "storage", "lock_timeout", "register")
 LOCK_TIMEOUT = 900
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A project's settings: its lake and store, the pipelines to load, Spark settings, the lock timeout in seconds, its id."""
+    """A project's settings: its lake and store, the pipelines to load, Spark settings, the lock timeout in seconds, its id.
+
+    `register` is True for all targets, or names those that become known to the session's catalog.
+    """
 
     root: Path
     lake: str
@@ -32,6 +35,7 @@ class Settings:
     id: str | None = None
     store: StoreSettings = field(default_factory=StoreSettings)
     profile: str | None = None
+    register: bool | tuple[str, ...] = False
 
     def at(self, *path: Any) -> str:
         """Return the `file:line` of a key of the settings."""
@@ -74,6 +78,9 @@ def read_settings(root: Path, profile: str | None = None) -> Settings:
         id=settings.id(),
         store=settings.store(root, profile),
         profile=profile,
+        register=settings.register("profiles", profile, "register")
+        if "register" in selected
+        else settings.register("register"),
     )
 
 
@@ -133,6 +140,16 @@ class _Document:
             return self.at("profiles", profile, "storage", key) if key in own else self.at("storage", key)
 
         return read_store({**self.check_storage("storage"), **own}, root, at)
+
+    def register(self, *path: Any) -> bool | tuple[str, ...]:
+        value = self.mapping(*path[:-1]).get("register", False) if path[:-1] else self.document.get("register", False)
+        if isinstance(value, bool):
+            return value
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            problem = f"register must be true, false or a list of targets, not {value!r}"
+            raise BadSettings(where=self.at(*path), problem=problem)
+        return tuple(names)
 
     def seconds(self, value: Any, *path: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:

@@ -15,9 +15,12 @@ ColumnNames = str | Iterable[str] | None
 
 
 def parse_target(name: str) -> str:
-    """Return the target's name; raise BadDeclaration if it is not a table name."""
+    """Return the target's name; raise BadDeclaration if it is not the name of a table in the lake."""
     if problem := table_name_problem(name):
         raise BadDeclaration(where=declared_at(), problem=problem)
+    if name.startswith("catalog."):
+        problem = f"{name} is a name of the session's catalog, by which tables are read; targets are written by path"
+        raise BadDeclaration(where=declared_at(), problem=f"{problem}: name it like silver.orders, with register: true")
     return name
 
 

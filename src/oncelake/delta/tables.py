@@ -94,6 +94,10 @@ class Lake:
             self._tables[name] = DeltaTable(name, path, self.path, self.formerly.get(name), self.remote)
         return self._tables[name]
 
+    def place(self, paths: Mapping[str, str]) -> Lake:
+        """Return the lake with the paths of tables that lie elsewhere."""
+        return replace(self, elsewhere={**self.elsewhere, **paths}, _tables={})
+
     def logs(self, names: Iterable[str]) -> dict[str, TableLog | None]:
         """Return the logs of some tables as they are now. On an object store they are read in parallel."""
         tables = [self.table(name) for name in names]

@@ -12,6 +12,7 @@
     │   ├── OtherProject            another project wrote works of the same pipeline name
     │   ├── UnknownPipeline         no pipeline has that name
     │   ├── UnknownTarget           no pipeline reads or writes that table
+    │   ├── NotInCatalog            the session's catalog has no such Delta table
     │   ├── BadRange                the date or range is invalid
     │   ├── BadVersion              the table does not have that version
     │   ├── NothingToRestate        the range was never processed
@@ -85,6 +86,7 @@ from oncelake.errors.usage import (
     OverlappingWriters,
     RenamedPipeline,
     UnknownPipeline,
+    NotInCatalog,
     UnknownTarget,
     UsageError,
 )
@@ -173,6 +175,7 @@ __all__ = [
     "TableMissing",
     "TombstonesUnknown",
     "UnknownPipeline",
+    "NotInCatalog",
     "UnknownTarget",
     "UsageError",
     "VersionGone",

@@ -90,6 +90,14 @@ class UnknownPipeline(UsageError):
     hint = "oncelake status"
 
 
+class NotInCatalog(UsageError):
+    """A table that is read by its name in the catalog is not there."""
+
+    code = "not_in_catalog"
+    says = "the session's catalog has no Delta table for {table}: {problem}"
+    hint = "create or register the table, or read it by its name in the lake, then run: oncelake plan"
+
+
 class UnknownTarget(UsageError):
     """No pipeline reads or writes that table."""
 

@@ -78,7 +78,7 @@ class Rebuilding:
         lake = self.context.lake
         read = {table for pipeline in self.owners.values() for table in pipeline.reads_tables} - {self.target}
         paths = {table: lake.table(table).path for table in read}
-        return Lake(lake.internal_path("rebuild", self.target), lake.root, paths, lake.formerly)
+        return Lake(lake.internal_path("rebuild", self.target), lake.root, paths, lake.formerly, lake.remote)
 
     def plan(self) -> Rebuild:
         """Return what there is to replay: every work of the target that is done."""

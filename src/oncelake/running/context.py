@@ -36,6 +36,9 @@ class RunContext:
     project: str | None = None
     # Write the rest of an interrupted work from the input as it is now, not from that of its finished targets.
     accept_new_input: bool = False
+    # Targets that become known to the session's catalog: all, or these; and those that this run has registered.
+    register: bool | tuple[str, ...] = False
+    registered: set[str] = field(default_factory=set, repr=False, compare=False)
     # Listeners that have failed in this run: reported once.
     failing: set[int] = field(default_factory=set, repr=False, compare=False)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from oncelake.declare.pipelines import Pipeline
+from oncelake.delta.catalog import register
 from oncelake.delta.compaction import compact_if_due
 from oncelake.errors import TableBusy
 from oncelake.model.contracts import RangeWriter
@@ -172,14 +173,19 @@ def _attempt_bisecting(pipeline: Pipeline, works: list[Work], context: RunContex
         split = {work.target for work in parts[0]} if parts else set()
         ended += _ended([outcome for outcome in outcomes if outcome.target not in split], context)
         waiting = parts + waiting
-    _compact(pipeline, ended, context)
+    _keep_up(pipeline, ended, context)
     return ended
 
 
-def _compact(pipeline: Pipeline, outcomes: list[Outcome], context: RunContext) -> None:
+def _keep_up(pipeline: Pipeline, outcomes: list[Outcome], context: RunContext) -> None:
+    """Do what is due to the tables that were written: compact small files, make them known to the catalog."""
     for target in dict.fromkeys(outcome.target for outcome in outcomes if outcome.outcome == COMMITTED):
+        table, wanted = context.lake.table(target), context.register
         if pipeline.pattern(target).compacts:
-            compact_if_due(context.lake.table(target), context.session, context.warn)
+            compact_if_due(table, context.session, context.warn)
+        if (wanted is True or (wanted and target in wanted)) and target not in context.registered:
+            context.registered.add(target)
+            register(context.session(), target, table.path, context.warn)
 
 
 def _ended(outcomes: list[Outcome], context: RunContext, attempted: bool = True) -> list[Outcome]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import shutil
+import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -139,6 +140,20 @@ def storage(folder: str) -> Storage:
     if is_local(folder):
         return _Local(folder)
     return ObjectFolder(folder) if is_object_store(folder) else _Remote(folder)
+
+
+def write_file(folder: str, name: str, content: bytes) -> None:
+    """Write a small file of ours below a folder, as a whole: a reader sees the old one or the new one."""
+    if not is_local(folder):
+        store, path = arrow_file_system(posixpath.join(folder, name))
+        with store.open_output_stream(path) as file:
+            file.write(content)
+        return
+    path = local_path(folder) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as scratch:
+        scratch.write(content)
+    os.replace(scratch.name, path)
 
 
 def remove_folder(folder: str) -> None:
