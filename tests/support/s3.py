@@ -77,6 +77,9 @@ class Proxy:
     latency: float = 0.0
     requests: list = field(default_factory=list)
     hit: list = field(default_factory=list)
+    # Puts that wait for each other here, by the end of their path, and those that met.
+    meetings: dict = field(default_factory=dict)
+    met: list = field(default_factory=list)
 
     def once(self, fault, when):
         """Fail the first request for which `when(method, path)` holds."""
@@ -93,9 +96,22 @@ class Proxy:
 
         self.fault = fault
 
+    def meet(self, name):
+        """Let the first two puts of a name pass at the same moment: neither can know of the other."""
+        self.meetings[name] = threading.Barrier(2, lambda: self.met.append(name), timeout=60)
+
+    def rendezvous(self, path):
+        """Wait for the other put of this path, if the two are to meet."""
+        name = next((name for name in self.meetings if path.endswith(name)), None)
+        if name is not None and self.meetings[name].wait() == 0:
+            del self.meetings[name]
+
     def calm(self):
         """Pass everything on again."""
         self.fault = lambda *_: None
+        self.hit.clear()
+        self.meetings.clear()
+        self.met.clear()
 
 
 @contextmanager
@@ -122,6 +138,8 @@ def proxy(server):
             if fault and fault.status:
                 self.reply(fault.status, {"Content-Type": "application/xml"}, _ERROR.format(fault.code).encode())
                 return
+            if self.command == "PUT":
+                made.rendezvous(self.path)
             if fault and fault.unconditional:
                 del self.headers["If-None-Match"]
             status, headers, content = self.forward(body)
