@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from oncelake.model import failpoints
-from support.places import PLACE, session_at
+from support.places import PLACE, started
 from support.variants import SEED
 
 pytest_plugins = ["pytester"]
 HERE = Path(__file__).parent
-TIERS = ("proofs", "processes", "model", "spark", "unit")
+TIERS = ("proofs", "processes", "model", "spark", "unit", "places")
 # For the processes that tests start, too. A few rows are done before code for them is compiled, so Spark compiles none
 # and the JVM only quickly; its default heap and code cache are too small for that, and a third of the time went to the
 # collector and the sweeper. Not in a SPARK_CONF_DIR: a folder on the class path makes the JVM ignore the class archive.
@@ -31,6 +31,8 @@ ONE_BY_ONE = ("proofs/behaviours_test.py",)
 
 def pytest_collection_modifyitems(items):
     """Order the tests by tier; what is distributed one by one comes last and fills the gaps."""
+    if PLACE != "local":
+        return  # as they were named
     items.sort(key=lambda item: (_file(item.nodeid) in ONE_BY_ONE, TIERS.index(_file(item.nodeid).partition("/")[0])))
 
 
@@ -57,7 +59,11 @@ def pytest_report_header():
 
 @pytest.fixture(autouse=True)
 def no_settings_of_the_developer(monkeypatch):
-    for name in [name for name in os.environ if name.startswith("ONCELAKE_") and name not in ("ONCELAKE_JARS", "ONCELAKE_TEST_PLACE")]:
+    for name in [
+        name
+        for name in os.environ
+        if name.startswith("ONCELAKE_") and name not in ("ONCELAKE_JARS", "ONCELAKE_TEST_PLACE")
+    ]:
         monkeypatch.delenv(name)
 
 
@@ -91,10 +97,21 @@ def stopped_at():
 
 
 @pytest.fixture(scope="session")
-def spark(request, tmp_path_factory):
+def spark(request):
     """The session that our own plugin makes for tests; or one at another place, see `processes/places_test.py`."""
     if PLACE == "local":
         yield request.getfixturevalue("once_spark")
         return
-    with session_at(PLACE, tmp_path_factory.mktemp(PLACE)) as session:
-        yield session
+    from oncelake.spark.session import open_session
+
+    session = open_session(request.getfixturevalue("place").settings)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory):
+    """The cluster or server at which tests run; started once, stopped after them."""
+    made = started(PLACE, tmp_path_factory.mktemp(PLACE))
+    yield made
+    made.stop()

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -101,32 +101,32 @@ class Cluster:
         return process
 
 
-@contextmanager
-def cluster(folder, workers=2):
-    """A cluster for the length of a block."""
-    made = Cluster(Path(folder))
-    try:
-        made.start(workers)
-        yield made
-    finally:
-        made.stop()
+@dataclass
+class Server:
+    """A Spark Connect server, which can be killed and started again."""
+
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    def start(self):
+        from oncelake.spark.server import connect_server
+
+        self.address, self.process = self.stack.enter_context(connect_server())
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.stack.close()
+
+    @property
+    def settings(self):
+        """What a profile says to run there."""
+        return {"spark.remote": self.address}
 
 
-@contextmanager
-def session_at(place, folder):
-    """A session at a place, as a project's profile would start it."""
-    from oncelake.spark.server import connect_server
-    from oncelake.spark.session import open_session
-
-    if place == "cluster":
-        with cluster(folder) as made:
-            session = open_session(made.settings)
-            yield session
-            session.stop()
-    elif place == "connect":
-        with connect_server() as (address, _):
-            session = open_session({"spark.remote": address})
-            yield session
-            session.stop()
-    else:
-        raise ValueError(place)
+def started(place, folder):
+    """Start what a place needs."""
+    made = Cluster(Path(folder)) if place == "cluster" else Server()
+    made.start()
+    return made

@@ -38,6 +38,10 @@ def prepare_pipeline(
         raise ProverUnavailable(
             problem="a project made by Project.of has no folder to load it from", next="oncelake init"
         )
+    if project.lake.remote:
+        problem = "a Spark Connect server outlives the process that is killed"
+        again = f"oncelake prove {shlex.quote(name)} --profile NAME, with a profile without spark.remote"
+        raise ProverUnavailable(problem=problem, next=again)
     lake, pipeline = sandbox / "lake", project.pipelines[name]
     now = span.get("now") or datetime.now(UTC)
     slices = _slices(project, name, span, now)
