@@ -9,7 +9,6 @@ from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -209,7 +208,7 @@ class Project:
         if target not in known:
             raise UnknownTarget(name=target, did_you_mean=did_you_mean(target, known), known=", ".join(known))
         log = require_log(self.lake.table(target))
-        return [history_entry(entry) for entry in islice(log.history(), limit)]
+        return [history_entry(entry) for entry in log.newest(limit)]
 
     def repair(self, target: str, keys: Iterable[str], keep: Iterable[str] = (), dry_run: bool = False) -> Repair:
         """Remove duplicate rows of a key in one commit. Rows that differ are removed only if `keep` ranks them."""

@@ -6,13 +6,13 @@ import posixpath
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from oncelake.delta import writes
 from oncelake.delta.log import TableLog, find_log, refresh_log
-from oncelake.errors import BadDeclaration, TableMissing
+from oncelake.errors import BadDeclaration, OncelakeError, TableMissing
 from oncelake.model.contracts import Stamp, Table
 from oncelake.model.names import table_name_problem
 from oncelake.spark.connect import stop_session
@@ -48,7 +48,9 @@ class DeltaTable:
     def log(self) -> TableLog | None:
         """Return the log as it is now, or None if the table does not exist. Only new commits are read."""
         with self._reading:
-            log = refresh_log(self._log) if self._log else find_log(self.name, self.path)
+            # What cannot be read now is not what was read before.
+            known, self._log = self._log, None
+            log = refresh_log(known) if known else find_log(self.name, self.path)
             if log is not None and log.formerly != self._formerly:
                 log = replace(log, formerly=self._formerly)
             self._log = log
@@ -98,13 +100,24 @@ class Lake:
         """Return the lake with the paths of tables that lie elsewhere."""
         return replace(self, elsewhere={**self.elsewhere, **paths}, _tables={})
 
-    def logs(self, names: Iterable[str]) -> dict[str, TableLog | None]:
-        """Return the logs of some tables as they are now. On an object store they are read in parallel."""
-        tables = [self.table(name) for name in names]
+    def logs(self, names: Iterable[str], others: Iterable[str] = ()) -> dict[str, TableLog | None]:
+        """Return the logs of some tables as they are now, in parallel on an object store.
+
+        Logs of `others` are read as well, for `last_log`; one that cannot be read is left to whoever asks for it.
+        """
+        wanted = {name: self.table(name) for name in names}
+        tables = [*wanted.values(), *(self.table(name) for name in others)]
         if is_local(self.path):
-            return {table.name: table.log() for table in tables}
-        with ThreadPoolExecutor(PARALLEL) as threads:
-            return dict(zip((table.name for table in tables), threads.map(_read_newest, tables), strict=True))
+            found = list(map(_try_log, tables))
+        else:
+            with ThreadPoolExecutor(PARALLEL) as threads:
+                found = list(threads.map(_try_newest, tables))
+        logs: dict[str, TableLog | None] = {}
+        for name, log in zip(wanted, found, strict=False):
+            if isinstance(log, OncelakeError):
+                raise log
+            logs[name] = log
+        return logs
 
     def internal_path(self, *parts: str) -> str:
         """Return a path of what oncelake keeps for itself."""
@@ -115,11 +128,19 @@ class Lake:
         return path if "://" in path or path.startswith("/") else posixpath.join(self.root, path)
 
 
-def _read_newest(table: DeltaTable) -> TableLog | None:
+def _try_log(table: DeltaTable) -> TableLog | OncelakeError | None:
+    try:
+        return table.log()
+    except OncelakeError as error:
+        return error
+
+
+def _try_newest(table: DeltaTable) -> TableLog | OncelakeError | None:
     """Return the log of a table, with its newest commits: plans and status ask for them, and here they are read in parallel."""
-    log = table.log()
-    if log is not None:
-        log.newest()
+    log = _try_log(table)
+    if isinstance(log, TableLog):
+        with suppress(OncelakeError):  # whoever asks for that commit gets the error
+            log.newest()
     return log
 
 

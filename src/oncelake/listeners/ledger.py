@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from oncelake.delta.commit_file import statistics_of
 from oncelake.delta.log import find_log
 from oncelake.delta.tables import Lake
 from oncelake.errors import CorruptLog
@@ -19,6 +18,9 @@ from oncelake.running.invocation import find_invocation
 from oncelake.storage.objects import storage
 from oncelake.storage.options import delta_rs_options
 from oncelake.storage.paths import is_local, local_path
+
+if TYPE_CHECKING:
+    from oncelake.delta.files import Files
 
 _FAILURES = (BLOCKED, FAILED, BUSY)
 _COLUMNS = {
@@ -61,7 +63,7 @@ class DeltaLedger:
 
     def entries(self) -> list[dict[str, Any]]:
         """Return all entries, oldest first."""
-        return self._read(lambda _: True)
+        return self._read(lambda files: files.paths())
 
     def failures(self) -> list[dict[str, Any]]:
         """Return the newest failed, busy or blocked entry of each work; some of these works may be done since."""
@@ -80,7 +82,7 @@ class DeltaLedger:
                 failed[entry["pipeline"]].append(parse_interval(f"{entry['start']}..{entry['end']}"))
         return failed
 
-    def _read(self, wanted: Callable[[Mapping[str, Any]], bool]) -> list[dict[str, Any]]:
+    def _read(self, wanted: Callable[[Files], list[str]]) -> list[dict[str, Any]]:
         """Return the entries of the wanted files. What cannot be read is reported: the tables' logs decide what is done."""
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -89,13 +91,14 @@ class DeltaLedger:
         problems: list[str] = []
         try:
             log = find_log("the ledger", self.path)
-            files = [unquote(file["path"]) for file in log.files if wanted(file)] if log else []
+            files = [unquote(path) for path in wanted(log.files)] if log else []
         except CorruptLog as error:
             files, problems = [], [error.message]
-        place = storage(self.path)
-        for path in files:
+        for path, content in zip(files, storage(self.path).read_all(files), strict=True):
             try:
-                entries += pq.read_table(place.open(path)).to_pylist()
+                if isinstance(content, OSError):
+                    raise content
+                entries += pq.read_table(pa.BufferReader(content)).to_pylist()
             except (OSError, pa.ArrowException) as error:
                 problems.append(f"{path}: {error}")
         if problems:
@@ -114,11 +117,15 @@ class DeltaLedger:
             self._warn(f"could not write the ledger {self.path}: {error}")
 
 
-def _may_contain_failures(file: Mapping[str, Any]) -> bool:
-    """Return whether a file may contain a failure, by the minimum and maximum outcome in its statistics."""
-    statistics = statistics_of(file)
-    least, most = (statistics.get(edge, {}).get("outcome") for edge in ("minValues", "maxValues"))
-    return least is not None and most is not None and any(least <= outcome <= most for outcome in _FAILURES)
+def _may_contain_failures(files: Files) -> list[str]:
+    """Return the files that may contain a failure, by the least and the greatest outcome in their statistics."""
+    found = files.statistics("outcome", "string")
+    ranges = zip(files.paths(), found.least.to_pylist(), found.most.to_pylist(), strict=True)
+    return [
+        path
+        for path, least, most in ranges
+        if least is not None and most is not None and any(least <= outcome <= most for outcome in _FAILURES)
+    ]
 
 
 def _append(path: str, rows: list[dict[str, Any]]) -> None:

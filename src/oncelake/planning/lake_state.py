@@ -28,8 +28,7 @@ def read_lake_state(
     chosen = list(chosen)
     wanted = {table for pipeline in chosen for table in pipeline.writes_tables | pipeline.reads_tables}
     owned = {table for pipeline in pipelines.values() for table in pipeline.writes_tables}
-    tables = [lake.table(name) for name in sorted(wanted & owned)]
-    logs: dict[str, Log | None] = {table.name: table.log() for table in tables}
+    logs: dict[str, Log | None] = dict(lake.logs(sorted(wanted & owned), others=sorted(wanted - owned)))
     sources = Sources(lake)
     return LakeState(
         logs,
@@ -38,7 +37,7 @@ def read_lake_state(
         Staleness(logs, sources, everything=request.only in (STALE, LATE)).parts,
         failed,
         sources.notes,
-        all(table.exclusive for table in tables),
+        all(lake.table(name).exclusive for name in logs),
     )
 
 

@@ -93,8 +93,9 @@ class TableSource:
         return {"table": self.name, "version": log.version, "id": log.metadata.get("id")}
 
     def stats(self, reading: Reading) -> TableStats:
-        """Return statistics from the log it has now."""
-        log = delta_log(reading.lake.table(self.name))
+        """Return statistics from the log that the plan has read."""
+        log = reading.lake.table(self.name).last_log()
+        assert log is None or isinstance(log, TableLog)
         zone = reading.grid.zone if reading.grid else "UTC"
         return TableStats(self, log, TimeColumn.of(log, self.time, zone) if log and self.time else None)
 
@@ -206,7 +207,9 @@ class TableStats:
         if not self.log.commits or self.log.commits[0] > pinned + 1:
             return [(interval, f"{self.name} may have changed: its log no longer reaches back to version {pinned}")]
         changes = []
-        for version in self.log.commits[bisect_right(self.log.commits, pinned) :]:
+        since = self.log.commits[bisect_right(self.log.commits, pinned) :]
+        self.log.read_entries(since)  # all that were not read before, in parallel
+        for version in since:
             found = self._touched(version)
             verb = "may have got" if found is None else "got"
             parts = [interval] if found is None else [part for part in found if part.overlaps(interval)]

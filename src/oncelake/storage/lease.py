@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import quote, unquote
 
+from oncelake.storage.object_store import in_parallel
 from oncelake.storage.options import object_store
 from oncelake.storage.paths import INTERNAL, is_local
 
@@ -127,15 +128,24 @@ def renewing(files: LeaseFiles, number: int, holder: dict[str, Any], length: flo
 
 
 def leases(lake: str) -> dict[str, dict[str, Any]]:
-    """Return the current holder of each leased table of a lake."""
+    """Return the current holder of each leased table of a lake: by one listing, and a request for each table in parallel."""
+    from obstore.exceptions import NotFoundError
+
     store = _store(lake)
     if store is None:
         return {}
-    tables = [
-        prefix.rpartition("/")[2] for prefix in store.list_with_delimiter(f"{INTERNAL}/leases")["common_prefixes"]
-    ]
-    newest = {unquote(table): LeaseFiles(store, f"{INTERNAL}/leases/{table}").newest()[1] for table in tables}
-    return {table: holder for table, holder in newest.items() if holder.get("until", 0) > time.time()}
+    newest: dict[str, str] = {}
+    for path in sorted(found["path"] for batch in store.list(f"{INTERNAL}/leases") for found in batch):
+        newest[unquote(path.split("/")[-2])] = path
+
+    def holder(path: str) -> dict[str, Any]:
+        with suppress(NotFoundError, ValueError):  # deleted since it was listed, or not completely written
+            found: dict[str, Any] = json.loads(bytes(store.get(path).bytes()))
+            return found
+        return {}
+
+    holders = zip(newest, in_parallel(holder, newest.values()), strict=True)
+    return {table: found for table, found in holders if found.get("until", 0) > time.time()}
 
 
 def _until(seconds: float, holder: dict[str, Any]) -> bytes:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, lru_cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from oncelake.storage.options import StoreOptions, is_s3, options_for, s3_uri
 
 Stamp = tuple[int, str | int]
+T = TypeVar("T")
+R = TypeVar("R")
 # So many requests are under way at a time, in all tables together.
 PARALLEL = 16
 # Objects up to this size are read as a whole, by one request; of larger ones only the parts that are needed.
@@ -79,8 +81,7 @@ class ObjectFolder:
             except OSError as error:
                 return error
 
-        names = list(names)
-        return [read(names[0])] if len(names) == 1 else list(_pool().map(read, names))
+        return in_parallel(read, names)
 
     def stamp(self, name: str) -> Stamp | None:
         """Return size and version of one object; None if it does not exist."""
@@ -121,6 +122,12 @@ def _errors(name: str) -> Iterator[None]:
         raise FileNotFoundError(2, "it does not exist", name) from error
     except BaseError as error:
         raise OSError(str(error).splitlines()[0]) from error
+
+
+def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Return the results of a function that makes a request each."""
+    items = list(items)
+    return [function(items[0])] if len(items) == 1 else list(_pool().map(function, items))
 
 
 @cache

@@ -1,0 +1,165 @@
+"""On an object store `status`, `plan` and `history` list every log once and request every object once, and nothing else."""
+
+import json
+from collections import Counter
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+from obstore.store import S3Store
+
+import oncelake as once
+from oncelake.delta.tables import Lake
+from oncelake.errors import CorruptLog
+from oncelake.listeners.ledger import DeltaLedger
+from oncelake.model.events import WorkEnded
+from oncelake.model.intervals import Grid
+from oncelake.model.markers import marker
+from oncelake.model.work import Outcome, Work
+from support.hand_written_logs import txn, write_commit
+from support.s3 import ACCESS_KEY, REGION, SECRET_KEY, new_bucket, proxy, s3_server
+
+TABLES, COMMITS = 8, 5
+START = "2024-03-01"
+GRID = Grid("day")
+DAYS = list(GRID.cells(GRID.parse(START), GRID.parse("2024-03-06")))
+NOW = GRID.parse("2024-03-08")
+CONFIG = {"region": REGION, "access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY}
+
+
+def declare(number):
+    """Return a pipeline that reads the table before its own; the first reads one that no pipeline writes."""
+
+    @once.pipeline(
+        name=f"p{number}",
+        every="day",
+        start=START,
+        reads=once.table(f"silver.t{number - 1}", time="at"),
+        writes=once.replace_interval(f"silver.t{number}", time="at"),
+    )
+    def rows(source):
+        return source
+
+    return rows
+
+
+def write_lake(root):
+    """Write logs by hand, a commit a day with its pins, and a ledger with one failure."""
+    for number in range(TABLES + 1):
+        table, name = root / "silver" / f"t{number}", f"p{number}"
+        for version, day in enumerate([None, *DAYS][:COMMITS]):
+            pins = {"source": {"table": f"silver.t{number - 1}", "version": 0, "id": "made"}}
+            facts = (
+                {"pipeline": name, "slice": day.text, "generation": 1, "pins": pins, "attempt": "a"} if day else None
+            )
+            actions = [txn(marker(name, f"silver.t{number}", day, 1))] if day else []
+            write_commit(
+                table,
+                version,
+                *actions,
+                {"add": {"path": f"f{version}", "size": 1, "partitionValues": {}}},
+                facts=facts,
+            )
+    ledger = DeltaLedger(Lake(str(root), str(root)), pytest.fail)
+    for day, outcome in zip(DAYS[-3:], ("committed", "committed", "failed"), strict=True):
+        work = Work("p1", "silver.t1", day, 1, marker("p1", "silver.t1", day, 1))
+        ledger.on(WorkEnded("run", (Outcome(work, outcome),), attempted=True))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A lake on S3 behind a proxy that counts: the proxy, the address of the lake, and the files in it."""
+    root = tmp_path_factory.mktemp("lake")
+    write_lake(root)
+    with s3_server() as server, proxy(server) as front:
+        bucket = new_bucket(server)
+        direct = S3Store(bucket, config={**CONFIG, "endpoint": server}, client_options={"allow_http": True})
+        for path in root.rglob("*"):
+            if path.is_file():
+                direct.put(f"lake/{path.relative_to(root)}", path.read_bytes())
+        for number in (1, 2):
+            holder = {"pid": 1, "host": "other", "since": "now", "until": 9_999_999_999}
+            direct.put(f"lake/_oncelake/leases/silver.t3/{number:08}.json", json.dumps(holder).encode())
+        yield front, f"s3a://{bucket}/lake", direct
+
+
+@pytest.fixture
+def requests(store, monkeypatch):
+    front = store[0]
+    environment = {"AWS_ENDPOINT_URL": front.address, "AWS_ALLOW_HTTP": "true", "AWS_REGION": REGION}
+    environment |= {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    front.requests.clear()
+    return lambda: [told(method, path) for method, path in front.requests]
+
+
+def told(method, path):
+    """Return what a request is for: a listing with its prefix, or the key of an object."""
+    found = urlsplit(path)
+    query = parse_qs(found.query)
+    kind = "LIST" if method == "GET" and "list-type" in query else method
+    return kind, query["prefix"][0] if kind == "LIST" else unquote(found.path).partition("/lake/")[2]
+
+
+def project(lake):
+    return once.Project.of(*map(declare, range(1, TABLES + 1)), lake=lake)
+
+
+def of_tables(found):
+    """Return the requests for the tables, without those for the ledger and the leases."""
+    return [(kind, path) for kind, path in found if "_oncelake" not in path]
+
+
+def assert_bounded(found, tables, commits=COMMITS):
+    assert {kind for kind, _ in found} <= {"LIST", "GET"}
+    assert [each for each, count in Counter(found).items() if count > 1] == []
+    counts = Counter(kind for kind, _ in of_tables(found))
+    assert counts == {"LIST": tables, "GET": tables * commits}
+
+
+def test_status_requests_each_log_once(store, requests):
+    found = project(store[1]).status(now=NOW)
+    assert [(each.done, each.missing) for each in found] == [(4, 3)] * TABLES
+    assert found[0].failed
+    assert_bounded(requests(), TABLES + 1)
+    ours = Counter(kind for kind, path in requests() if "_oncelake" in path)
+    # A listing of the leases, and the one there is; the ledger's listing, its commits and the file that may have a failure.
+    assert ours == {"LIST": 2, "GET": 1 + 3 + 1}
+    assert found[2].running
+
+
+def test_plan_requests_each_log_once(store, requests):
+    plan = project(store[1]).plan(now=NOW)
+    assert len(plan.to_do) > TABLES
+    assert_bounded(requests(), TABLES + 1)
+
+
+def test_history_requests_one_log_once(store, requests):
+    assert len(project(store[1]).history("silver.t3")) == COMMITS
+    assert_bounded(requests(), 1)
+
+
+def test_a_second_look_lists_and_reads_only_what_is_new(store, requests):
+    opened = project(store[1])
+    opened.status("p1", now=NOW)
+    store[0].requests.clear()
+    opened.status("p1", now=NOW)
+    expected = [("LIST", "lake/silver/t0/_delta_log/"), ("LIST", "lake/silver/t1/_delta_log/")]
+    assert sorted(of_tables(requests())) == expected
+
+
+def test_a_commit_that_is_gone_and_a_table_that_is_none(store, requests):
+    _, lake, direct = store
+    direct.put("lake/silver/gap/_delta_log/00000000000000000001.json", b"{}")
+    opened = once.Project.of(lake=lake).lake
+    with pytest.raises(CorruptLog):
+        opened.table("silver.gap").log()
+    assert opened.table("silver.absent").log() is None
+    assert {kind for kind, _ in requests()} == {"LIST"}
+
+
+def test_names_with_signs_that_stores_encode(store, requests):
+    _, lake, direct = store
+    commit = b'{"txn":{"appId":"x","version":1}}'
+    direct.put(f"lake/odd folder=1%20+ä/a/b/_delta_log/{0:020}.json", commit)
+    assert once.Project.of(lake=f"{lake}/odd folder=1%20+ä").lake.table("a.b").log().recorded("x") == 1
