@@ -212,18 +212,14 @@ class Project:
 
     def repair(self, target: str, keys: Iterable[str], keep: Iterable[str] = (), dry_run: bool = False) -> Repair:
         """Remove duplicate rows of a key in one commit. Rows that differ are removed only if `keep` ranks them."""
-        from oncelake.keyed.repair import repair_duplicates
+        from oncelake.keyed.repair import Repairing
         from oncelake.running.commit import Claim, commit_once
 
         table, keys = self.lake.table(target), tuple(keys)
         require_log(table)  # a table that does not exist needs no session
-        session = self.session()
+        repairing = Repairing(self.session(), keys, tuple(keep), dry_run, table.exclusive)
         claim = Claim([table], "repair", f"oncelake repair {target} --keys {','.join(keys)}")
-
-        def act() -> Repair:
-            return repair_duplicates(session, require_log(table), keys, tuple(keep), dry_run)
-
-        return commit_once(act, claim, self.settings.lock_timeout)
+        return commit_once(lambda: repairing.repair(require_log(table)), claim, self.settings.lock_timeout)
 
     def restore(self, target: str, to: int, dry_run: bool = False) -> Restore:
         """Restore an older version of a table. The works that this undoes are requested again."""

@@ -3,12 +3,13 @@
 import subprocess
 import sys
 import uuid
+from itertools import permutations
 from urllib.request import Request, urlopen
 
 import pytest
 from obstore.store import MemoryStore
 
-from oncelake.storage.lease import LENGTH, LeaseFiles, acquire, lease_files
+from oncelake.storage.lease import LENGTH, LeaseFiles, acquire, lease_files, renewing
 
 ME = {"pid": 1, "host": "one", "since": "now"}
 
@@ -76,6 +77,41 @@ def test_a_lease_that_lapsed_is_not_revived_by_its_former_holder(leases):
     leases.renew(1, ME, LENGTH)
     assert leases.newest()[1]["pid"] == "next"
     assert leases.take(3, ME)
+
+
+def test_a_runner_that_was_suspended_past_the_end_of_its_lease_knows_it(leases):
+    number, _ = acquire(leases, ME, 0, lambda: False)
+    with renewing(leases, number, ME, length=0.3) as is_ours:
+        assert is_ours()
+        leases.take(number + 1, {"pid": "next"})
+        assert not is_ours()
+        until = leases.newest()[1]["until"]
+        leases.take(number + 2, {"pid": "after"})
+        assert not is_ours()
+    # It neither renewed nor ended what it had no longer.
+    newest, holder = leases.newest()
+    assert (newest, holder["pid"], leases.is_newest(newest)) == (number + 2, "after", True)
+    assert holder["until"] >= until
+
+
+def test_runners_that_stop_between_the_look_and_the_taking_never_hold_one_number():
+    for order in set(permutations("AABBCC")):
+        leases, seen, held = LeaseFiles(MemoryStore(), "t"), {}, []
+        for name in order:
+            if name not in seen:
+                seen[name] = leases.newest()[0]
+            elif leases.take(seen[name] + 1, {"pid": name}):
+                held.append(seen[name] + 1)
+                leases.renew(held[-1], {"pid": name}, 0)
+        assert len(set(held)) == len(held), order
+        assert leases.newest()[0] == max(held), order
+
+
+def test_numbers_go_on_beyond_eight_digits(leases):
+    leases.take(99_999_999, ME)
+    leases.renew(99_999_999, ME, 0)
+    assert acquire(leases, ME, 0, lambda: False)[0] == 100_000_000
+    assert leases.newest()[0] == 100_000_000
 
 
 NO_LIBRARY = """

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelake.delta.checkpoints import Checkpoint, CheckpointFiles, CheckpointState, TxnRecord, newest_checkpoint
 from oncelake.delta.commit_file import LOG, CommitFile, commit_name, commit_path, read_commit_files
+from oncelake.delta.overtaken import find_overtaken
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
 from oncelake.model.coverage import Coverage, resolve_overlaps
 from oncelake.model.markers import (
@@ -22,6 +23,7 @@ from oncelake.model.markers import (
     app_id,
     former_app_ids,
     parse_restore,
+    present_app_id,
     writer_of,
 )
 from oncelake.model.slices import Whole
@@ -112,6 +114,21 @@ class TableLog:
     def in_lineage(self, version: int) -> bool:
         """Return whether the table still has what a commit wrote: no restore went back behind it."""
         return not any(first <= version <= last for first, last in self.undone)
+
+    @cached_property
+    def overtaken(self) -> Mapping[str, int]:
+        """The works that must be applied once more, by app id, each with the version in which it was overtaken."""
+        entries = (self.entry(version) for version in reversed(self.commits) if self.in_lineage(version))
+        found = find_overtaken(entries, lambda name: present_app_id(name, self.formerly))
+        return {work: version for work, version in found.items() if self.in_lineage(version)}
+
+    def overtaken_version(self, app_id: str) -> int | None:
+        """Return the version in which a work was overtaken, if it must be applied once more."""
+        return self.overtaken.get(present_app_id(app_id, self.formerly)) if self.overtaken else None
+
+    def commit_at(self, version: int) -> Commit | None:
+        """Return the commit of a version, if the log still has it."""
+        return self.entry(version).commit if version in self.commits else None
 
     def coverage(self, pipeline: str, target: str, requested: bool = False) -> list[Coverage]:
         """Return the time a pipeline has done here, by markers that name intervals; where they overlap, the highest generation.

@@ -90,8 +90,8 @@ class PreparedRows:
         rows = materialize(rows)
         if rows.isEmpty():
             return
-        work = self.writing.work
-        tags = (work.marker.app_id, work.generation, self.writing.attempt, self.log.version)
+        marker = self.writing.stamp.marker
+        tags = (marker.app_id, marker.version, self.writing.attempt, self.log.version)
         tagged = rows.select("*", *(F.lit(value).alias(name) for name, value in zip(_TAGS, tags, strict=True)))
         tagged = tagged.withColumn(VERSION, F.lit(None).cast("long")).withColumn(AT, F.current_timestamp())
         if find_log("tombstones", self.path) is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import posixpath
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ class DeltaTable:
         self.name, self.path, self._lake, self._formerly, self._remote = name, path, lake, formerly or {}, remote
         self._log: TableLog | None = None
         self._reading = threading.Lock()
+        self._holds_lock: Callable[[], bool] = lambda: True
 
     @property
     def exclusive(self) -> bool:
@@ -64,7 +65,21 @@ class DeltaTable:
         self, timeout: float, give_up: Callable[[], bool], doing: str = "", session: str | None = None
     ) -> AbstractContextManager[None]:
         """Hold the table's lock; Busy if that took longer than the timeout, or `give_up` says waiting is pointless."""
-        return table_lock(self._lake, self.name, timeout, give_up, Holder(doing, session, stop_session))
+        holder = Holder(doing, session, stop_session)
+        return self._locked(table_lock(self._lake, self.name, timeout, give_up, holder))
+
+    @contextmanager
+    def _locked(self, lock: AbstractContextManager[Callable[[], bool]]) -> Iterator[None]:
+        with lock as holds_lock:
+            self._holds_lock = holds_lock
+            try:
+                yield
+            finally:
+                self._holds_lock = lambda: True
+
+    def lost_lock(self) -> bool:
+        """Return whether another runner has the table's lease, because the one that was taken here expired."""
+        return not self._holds_lock()
 
     def mark(self, stamp: Stamp, session: SparkSession) -> None:
         """Commit a stamp without data."""

@@ -36,6 +36,7 @@
     │   ├── RepeatedKeys            a key occurs more than once
     │   ├── CannotRestate           an append cannot be restated
     │   ├── PinnedInputGone         the input of an interrupted work's finished targets is gone
+    │   ├── OvertakenInputGone      the input of a work that must be applied once more is gone
     │   ├── PartlyDone              an interval is partly done in intervals of another grid
     │   ├── TombstonesUnknown       the log no longer shows whether tombstones count
     │   ├── OutOfOrder              a newer interval is done, and the result depends on the order
@@ -157,6 +158,7 @@ __all__ = [
     "OutOfOrder",
     "OutcomeUnknown",
     "OverlappingWriters",
+    "OvertakenInputGone",
     "PartlyDone",
     "PinnedInputGone",
     "ProverUnavailable",

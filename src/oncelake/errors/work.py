@@ -166,6 +166,21 @@ class PinnedInputGone(WorkFailed):
     )
 
 
+class OvertakenInputGone(WorkFailed):
+    """A work must be applied once more, because another commit had overtaken it, and the input it was made from is gone."""
+
+    code = "overtaken_input_gone"
+    splittable = False
+    says = (
+        "{slice} must be applied to {target} once more, because another commit came between its read and version {version}, "
+        "and its input is gone: {problem}"
+    )
+    hint = (
+        "apply the input as it is now: oncelake run {pipeline} --accept-new-input, "
+        "or replay all works: oncelake rebuild {target}"
+    )
+
+
 class PartlyDone(WorkFailed):
     """Part of an interval was written in intervals of another grid, and the pattern cannot write that part again."""
 
@@ -173,7 +188,10 @@ class PartlyDone(WorkFailed):
     says = (
         "{slice} of {target} is partly done in intervals of another grid, and {pipeline} cannot write that part twice"
     )
-    hint = "declare the former every= and timezone= in {pipeline} until the interval is done, then run: oncelake run {pipeline}"
+    hint = (
+        "replay all works on the present grid: oncelake rebuild {target}; "
+        "or declare the former every= and timezone= in {pipeline} until the interval is done"
+    )
 
 
 class CannotRestore(OncelakeError):

@@ -104,8 +104,9 @@ class KeyedMerge:
         """Upsert the latest row of every key if it is newer than the table's row and different from it."""
         compared = self._compared_columns(update)
         batch = self.reduce(compared)
-        if self.spec.deletes and self.columns.by:
-            batch = _drop_deleted(batch, self.prepared_rows(tombstone_retention))
+        by_tombstones = self.spec.deletes and bool(self.columns.by)
+        if by_tombstones:
+            batch = _apply_tombstones(batch, self.prepared_rows(tombstone_retention), self.consistent)
         is_newest = batch.stats.all_newer and self.exclusive
         # Without a lock the MERGE itself compares every row with the table: an earlier read may be out of date by then.
         merge_all = is_newest or not self.exclusive
@@ -121,7 +122,7 @@ class KeyedMerge:
             values=assignments(self.columns.names) if insert else None,
             evolve=self.spec.evolve,
         )
-        self.merge(rows, clauses, batch, batch.stats.count if merge_all else None)
+        self.merge(rows, clauses, batch, batch.stats.count if merge_all else None, from_read=by_tombstones)
 
     def add(self, summed: Iterable[str]) -> None:
         """Add the batch's values to the existing rows. Only the marker in the same commit prevents adding twice."""
@@ -185,28 +186,47 @@ class KeyedMerge:
         """Return whether the lock keeps other runners out. Without a lock another runner may commit in between."""
         return self.writing.table.exclusive
 
-    def merge(self, rows: DataFrame, clauses: Clauses, batch: ReducedBatch, count: int | None = None) -> None:
+    @property
+    def consistent(self) -> bool:
+        """Return whether the table certainly is what all events together make of it: no work was ever overtaken."""
+        return self.exclusive and not self.log.overtaken
+
+    def merge(
+        self,
+        rows: DataFrame,
+        clauses: Clauses,
+        batch: ReducedBatch,
+        count: int | None = None,
+        *,
+        from_read: bool = False,
+    ) -> None:
         """Merge the rows in one commit; raise TableChanged if the table has a new version.
 
         Only new keys: the merge is an insert. Only existing keys: it needs no outer join. Rows from `select_changes`
         carry a flag for that. Rows that come with a `count` have no flag, and each may be new or existing. Without an
-        exclusive lock no clause is dropped: what was read before may have changed.
+        exclusive lock no clause is dropped: what was read before may have changed. If the rows were decided `from_read`,
+        by a version of the table or its tombstones, the commit carries that version: if it is not the next one, another
+        commit overtook it, and the work is applied once more.
         """
         log = self.writing.table.log()
         if log is None or log.version != self.log.version:
             raise TableChanged(f"{self.writing.work.target} got a new version while the batch was compared with it")
+        if self.writing.table.lost_lock():
+            raise TableChanged(f"the lease on {self.writing.work.target} expired, and another runner has it")
         has_existing, has_new = bool(self.log.files) or not self.exclusive, True
         if count is None:
             count, matched = rows.agg(F.count(F.lit(1)), F.count_if(column(MATCHED))).collect()[0]
             has_existing, has_new = matched > 0 or not self.exclusive, matched < count or not self.exclusive
         clauses = clauses if has_existing else replace(clauses, delete=None, sets=None)
         clauses = clauses if has_new else replace(clauses, values=None)
+        stamp = self.writing.stamp
+        stamp = stamp.with_facts(read=self.log.version) if from_read and not self.exclusive else stamp
         if not count or not any((clauses.sets, clauses.values, clauses.delete is not None)):
             # Nothing changes: an empty append commits the marker without a scan of the table.
-            writes.append(self.table().limit(0), self.writing.path, self.writing.stamp)
+            writes.append(self.table().limit(0), self.writing.path, stamp)
             return
         quick = batch.bytes < writes.SMALL and count <= BROADCAST_ROWS
-        writes.merge(broadcast_if_small(rows, count), self.writing.path, clauses, self.writing.stamp, quick)
+        writes.merge(broadcast_if_small(rows, count), self.writing.path, clauses, stamp, quick)
 
     def _compared_columns(self, update: bool | tuple[str, ...]) -> T.StructType:
         """Return the columns that an update sets, and whose content breaks ties of the order."""
@@ -217,8 +237,12 @@ class KeyedMerge:
         return select_fields(self.columns.schema, (*update, *self.columns.by))
 
 
-def _drop_deleted(batch: ReducedBatch, prepared: PreparedRows) -> ReducedBatch:
-    """Drop late rows that are not newer than a tombstone of their key, and prepare tombstones for the batch's deletes."""
+def _apply_tombstones(batch: ReducedBatch, prepared: PreparedRows, consistent: bool) -> ReducedBatch:
+    """Prepare tombstones for the batch's deletes, and drop late rows that are not newer than a tombstone of their key.
+
+    If the table may not be consistent with its tombstones, such a row becomes the delete of its tombstone: when a work is
+    applied once more, because another commit overtook it, its row is in the table.
+    """
     columns = batch.columns
     deletes = batch.rows.where(DELETED).select(*(column(name) for name in (*columns.keys, *columns.by, DELETED)))
     tombstones = prepared.rows()
@@ -227,11 +251,23 @@ def _drop_deleted(batch: ReducedBatch, prepared: PreparedRows) -> ReducedBatch:
         row_order, deleted_at = (F.struct(*(column(f"{prefix}{name}") for name in columns.by)) for prefix in ("", "d "))
         deleted_since = [*equal_to_prefixed(columns.keys, "d"), row_order <= deleted_at]
         deletes = deletes.join(tombstones, deleted_since, "left_anti")
-        rows = materialize(batch.rows.join(tombstones, [*deleted_since, ~column(DELETED)], "left_anti"))
-        batch = replace(batch, rows=rows)
+        if consistent:
+            rows = batch.rows.join(tombstones, [*deleted_since, ~column(DELETED)], "left_anti")
+        else:
+            newest = deduplicate(tombstones, [f"d {key}" for key in columns.keys], deleted_at)
+            rows = _as_deletes(batch.rows.join(newest, deleted_since, "left"), batch)
+        batch = replace(batch, rows=materialize(rows))
     if batch.stats.deletes:
         prepared.prepare(deletes)
     return batch
+
+
+def _as_deletes(rows: DataFrame, batch: ReducedBatch) -> DataFrame:
+    """Return the rows of a batch, those that were joined with a tombstone as deletes at its time."""
+    is_deleted = column(f"d {batch.columns.keys[0]}").isNotNull()
+    values = {name: F.when(is_deleted, column(f"d {name}")).otherwise(column(name)) for name in batch.columns.by}
+    values[DELETED] = column(DELETED) | is_deleted
+    return rows.select(*(values.get(name, column(name)).alias(name) for name in batch.rows.columns))
 
 
 def batch_col(name: str) -> Column:

@@ -6,7 +6,7 @@ import json
 import posixpath
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from oncelake.delta import writes
+from oncelake.delta.conflicts import TableChanged
 from oncelake.delta.log import TableLog, read_log
 from oncelake.delta.writes import Clauses, partitions_of
 from oncelake.keyed.conform import format_row
@@ -89,36 +90,43 @@ class DuplicateStats:
     identical_keys: int
 
 
-def repair_duplicates(
-    session: SparkSession,
-    log: TableLog,
-    keys: Sequence[str],
-    keep: Sequence[str],
-    dry_run: bool,
-    exclusive: bool = True,
-) -> Repair:
-    """Find duplicates and, unless it is a dry run, remove them.
+@dataclass(frozen=True)
+class Repairing:
+    """A repair on its way: it is repeated until no other commit came between the version that was read and its own."""
 
-    Without an exclusive lock the duplicates are found once more, by the transaction that removes them: rows that another
-    runner wrote meanwhile are neither lost nor brought back.
-    """
-    duplicates = Duplicates.find(session, log, keys, keep)
-    repair = duplicates.describe()
-    if dry_run or not repair.removable:
-        return repair
-    duplicates.remove() if exclusive else duplicates.remove_current()
-    after = read_log(log.table, log.path)
-    commit = after.commit(duplicates.stamp.marker.app_id)
-    return replace(repair, version=commit.version if commit else after.version)
+    session: SparkSession
+    keys: tuple[str, ...]
+    keep: tuple[str, ...]
+    dry_run: bool
+    exclusive: bool
+    passes: list[Repair] = field(default_factory=list)
 
+    def repair(self, log: TableLog) -> Repair:
+        """Find duplicates and, unless it is a dry run, remove them; raise TableChanged if another commit came in between.
 
-def add_up(passes: Sequence[Repair], last: Repair) -> Repair:
-    """Return one repair for the passes that removed duplicates, of which only the last was not overtaken by a commit."""
-    if not passes:
-        return last
-    removed = sum(each.removable for each in passes)
-    left = last.left if last.version is not None else last.surplus
-    return replace(passes[0], removable=removed, surplus=removed + left, version=passes[-1].version)
+        Without an exclusive lock the duplicates are found once more, by the transaction that removes them: rows that
+        another runner wrote meanwhile are neither lost nor brought back.
+        """
+        duplicates = Duplicates.find(self.session, log, self.keys, self.keep)
+        found = duplicates.describe()
+        if self.dry_run or not found.removable:
+            return self._add_up(found)
+        duplicates.remove() if self.exclusive else duplicates.remove_current()
+        after = read_log(log.table, log.path)
+        commit = after.commit(duplicates.stamp.marker.app_id)
+        found = replace(found, version=commit.version if commit else after.version)
+        self.passes.append(found)
+        if found.version != log.version + 1:
+            raise TableChanged(f"another commit came between version {log.version} and version {found.version}")
+        return self._add_up(found)
+
+    def _add_up(self, last: Repair) -> Repair:
+        """Return one repair for all passes; what the last one leaves is left."""
+        if not self.passes:
+            return last
+        removed = sum(each.removable for each in self.passes)
+        left = last.left if last.version is not None else last.surplus
+        return replace(self.passes[0], removable=removed, surplus=removed + left, version=self.passes[-1].version)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,9 @@
 An event is a row at its time, or a delete. The table contains the events that opened a version. The other events (deletes,
 and rows that repeat the tracked values) are stored beside the table as prepared rows, because a late row in between may
 turn one of them into a version.
+
+Without an exclusive lock another commit may come between the read of the versions and the MERGE. The MERGE then changes only
+versions that are as they were read, so no event is lost, and the work is applied once more.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from oncelake.delta.writes import Clauses, Layout
 from oncelake.errors import NullKeys
 from oncelake.keyed.conform import DELETED, TableColumns, refuse, wrong_columns
 from oncelake.keyed.latest import column, content_hash, equal_to_prefixed, prefixed
-from oncelake.keyed.merge import KeyedMerge, assignments, batch_col
+from oncelake.keyed.merge import KeyedMerge, assignments, batch_col, table_col
 from oncelake.keyed.reduce import COPIES, MATCHED, TIE, ReducedBatch, rank_rows, tie_hash
 from oncelake.keyed.spec import Spec
 from oncelake.model.contracts import Writing
@@ -69,7 +72,8 @@ class Scd2Merge:
         stored = self._stored_events(keys)
         events = materialize(self._all_events(batch, existing, stored))
         merge.prepared_rows().prepare(_new_hidden_events(events, stored, columns))
-        changes = _version_changes(_build_versions(events, columns), existing, columns)
+        as_read = () if merge.exclusive else (TO, CURRENT, TIE)
+        changes = _version_changes(_build_versions(events, columns), existing, columns, as_read)
         return changes, self._clauses(batch), batch
 
     def _stored_events(self, keys: DataFrame) -> DataFrame | None:
@@ -87,7 +91,7 @@ class Scd2Merge:
         parts = [
             batch.rows.select(*map(column, columns.names), DELETED),
             _opening_events(existing, columns),
-            _closing_deletes(existing, columns),
+            self._unknown_deletes(existing, stored),
         ]
         parts += [stored] if stored is not None else []
         union = parts[0]
@@ -99,17 +103,35 @@ class Scd2Merge:
         repeats = (F.lag(_TRACKED).over(earlier) == column(_TRACKED)) & ~F.lag(DELETED).over(earlier)
         return events.withColumn(_OPENS, ~column(DELETED) & ~F.coalesce(repeats, F.lit(False)))
 
+    def _unknown_deletes(self, existing: DataFrame, stored: DataFrame | None) -> DataFrame:
+        """Return the deletes that only the table implies: no event is known at the time at which a version ends."""
+        merge, columns = self.merge, self.merge.columns
+        closing = _closing_deletes(existing, columns)
+        if merge.consistent:
+            return closing
+        # If a work was overtaken, the table has versions of two writers that did not know each other's events.
+        opening, at = _opening_events(existing, columns), (*columns.keys, columns.by[0])
+        known = opening.unionByName(stored) if stored is not None else opening
+        return closing.join(known.select(*prefixed(at, "e")), equal_to_prefixed(at, "e"), "left_anti")
+
     def _clauses(self, batch: ReducedBatch) -> Clauses:
         names = [*self.merge.columns.names, FROM, TO, CURRENT]
+        as_read = F.lit(True) if self.merge.exclusive else self._is_as_read()
         return Clauses(
             on=self.merge.same_key(batch, FROM),
-            delete=batch_col(DELETED),
-            update=F.lit(True),
+            delete=batch_col(DELETED) & as_read,
+            update=as_read,
             sets=assignments(names),
             insert=~batch_col(DELETED),
             values=assignments(names),
             evolve=self.merge.spec.evolve,
         )
+
+    def _is_as_read(self) -> Column:
+        """Return the condition that a version of the table is the one that the change was made for."""
+        content = content_hash(select_fields(self.merge.columns.schema, self.merge.log.schema), table_col)
+        same = [table_col(name).eqNullSafe(batch_col(f"t {name}")) for name in (TO, CURRENT)]
+        return reduce(and_, same) & (content == batch_col(f"t {TIE}"))
 
 
 def _tracked_columns(columns: TableColumns, track: tuple[str, ...]) -> T.StructType:
@@ -159,8 +181,10 @@ def _build_versions(events: DataFrame, columns: TableColumns) -> DataFrame:
     return versions.select(*map(column, (*columns.names, FROM, TO, CURRENT)), TIE)
 
 
-def _version_changes(versions: DataFrame, existing: DataFrame, columns: TableColumns) -> DataFrame:
-    """Return the rows to insert, update and delete, so that the table contains these versions."""
+def _version_changes(
+    versions: DataFrame, existing: DataFrame, columns: TableColumns, as_read: tuple[str, ...]
+) -> DataFrame:
+    """Return the rows to insert, update and delete, so that the table contains these versions; with values `as_read`."""
     on, compared = (*columns.keys, FROM), (TO, CURRENT, TIE)
     existing = existing.withColumn(TIE, content_hash(select_fields(columns.schema, existing.columns), column))
     existing = existing.select(*prefixed((*on, *compared), "t"))
@@ -171,4 +195,5 @@ def _version_changes(versions: DataFrame, existing: DataFrame, columns: TableCol
     names = [*columns.names, FROM, TO, CURRENT]
     selected = [(keys[name] if name in keys else column(name)).alias(name) for name in names]
     matched = column(f"t {FROM}").isNotNull().alias(MATCHED)
-    return materialize(joined.where(~unchanged).select(*selected, gone.alias(DELETED), matched))
+    read = (column(f"t {name}") for name in as_read)
+    return materialize(joined.where(~unchanged).select(*selected, gone.alias(DELETED), matched, *read))

@@ -63,6 +63,19 @@ class Log(Protocol):
         """Return the newest commit with that app id, if the log still has it."""
         ...
 
+    def commit_at(self, version: int) -> Commit | None:
+        """Return the commit of a version, if the log still has it."""
+        ...
+
+    @property
+    def overtaken(self) -> Mapping[str, int]:
+        """The works that must be applied once more, by app id: another commit came between their read and this version."""
+        ...
+
+    def overtaken_version(self, app_id: str) -> int | None:
+        """Return the version in which a work was overtaken, if it must be applied once more."""
+        ...
+
     def newest_facts(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the facts of the newest commits by the app ids they carry."""
         ...
@@ -109,6 +122,10 @@ class Table(Protocol):
 
         `session` is the address of a Connect session that commits: it may do so after this process was killed.
         """
+        ...
+
+    def lost_lock(self) -> bool:
+        """Return whether another runner has the table's lease, because the one that was taken here expired."""
         ...
 
     def mark(self, stamp: Stamp, session: SparkSession) -> None:

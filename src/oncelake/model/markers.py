@@ -14,6 +14,8 @@ from oncelake.model.slices import Batch, Slice, Whole, parse_slice
 PREFIX = "once"
 # Before the slice in the app id of a restate request: the next run does what is left of it.
 RESTATE_PREFIX = "restate "
+# Before the slice in the app id of a commit that applies a work once more, because another commit had overtaken it.
+REAPPLY_PREFIX = "reapply "
 # Before the identity of a stream in the app id of its batches.
 STREAM_PREFIX = "stream "
 # All other characters are percent-encoded, above all "/" and "%", so that no two works share a marker.
@@ -51,6 +53,18 @@ def restate_app_id(pipeline: str, target: str, slice_: Slice) -> str:
     return f"{done[: done.rindex('/') + 1]}{RESTATE_PREFIX}{done[done.rindex('/') + 1 :]}"
 
 
+def reapply_app_id(work: str) -> str:
+    """Return the `txnAppId` of the commits that apply a work once more, by the app id of the work."""
+    start, _, slice_ = work.rpartition("/")
+    return f"{start}/{REAPPLY_PREFIX}{slice_}"
+
+
+def applied_work(text: str) -> str:
+    """Return the app id of the work that a commit with this app id applies."""
+    start, _, slice_ = text.rpartition("/")
+    return f"{start}/{slice_.removeprefix(REAPPLY_PREFIX)}" if slice_.startswith(REAPPLY_PREFIX) else text
+
+
 def former_app_ids(text: str, formerly: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Return one of our app ids as it was spelled under the former names of its pipeline."""
     prefix, _, rest = text.partition("/")
@@ -59,10 +73,18 @@ def former_app_ids(text: str, formerly: Mapping[str, tuple[str, ...]]) -> list[s
     return [f"{PREFIX}/{_encode(name)}/{rest}" for name in names]
 
 
+def present_app_id(text: str, formerly: Mapping[str, tuple[str, ...]]) -> str:
+    """Return one of our app ids as it is spelled under the present name of its pipeline."""
+    prefix, _, rest = text.partition("/")
+    pipeline, _, rest = rest.partition("/")
+    present = next((name for name, names in formerly.items() if prefix == PREFIX and unquote(pipeline) in names), None)
+    return text if present is None else f"{PREFIX}/{_encode(present)}/{rest}"
+
+
 def writer_of(text: str) -> tuple[str, str] | None:
     """Return pipeline and target of an app id that a pipeline wrote; None for requests, for `once.write` and for others."""
     parts = text.split("/")
-    if len(parts) != 4 or parts[0] != PREFIX or parts[3].startswith((RESTATE_PREFIX, "=")):
+    if len(parts) != 4 or parts[0] != PREFIX or parts[3].startswith((RESTATE_PREFIX, REAPPLY_PREFIX, "=")):
         return None
     return unquote(parts[1]), unquote(parts[2])
 

@@ -19,16 +19,16 @@ from oncelake.delta import writes
 from oncelake.delta.prepared import PreparedRows
 from oncelake.delta.tables import Lake, require_log
 from oncelake.errors import CannotRebuild
-from oncelake.model.contracts import Stamp, Writing
+from oncelake.model.contracts import Stamp, Table, Writing
 from oncelake.model.coverage import coalesce
 from oncelake.model.failpoints import failpoint
-from oncelake.model.intervals import Interval
-from oncelake.model.markers import Marker, parse_app_id, restore_marker
+from oncelake.model.intervals import Interval, merge
+from oncelake.model.markers import Marker, applied_work, parse_app_id, restore_marker
 from oncelake.model.slices import Slice, Whole
 from oncelake.model.work import FAILED, STALE, Plan, Planned, Report, Request, Work
 from oncelake.planning.lake_state import read_lake_state
 from oncelake.planning.plan import make_plan
-from oncelake.running.commit import Claim, commit_once
+from oncelake.running.commit import Claim, Conflict, commit_once
 from oncelake.running.context import RunContext
 from oncelake.running.execute import execute
 from oncelake.storage.objects import remove_folder
@@ -129,7 +129,10 @@ class Rebuilding:
         spans = coalesce(pattern.done(log, pipeline.name, pipeline.start, pipeline.grid))
         if pattern.ordered and spans:
             spans = [Interval(pipeline.start, spans[-1].end, pipeline.grid.zone)]
-        return [cell for span in spans for cell in pipeline.grid.cells(span.start, span.end)]
+        # Works of another grid may lie in part of an interval, or begin before the first one.
+        whole = merge(pipeline.grid.around(span) for span in spans)
+        cells = [cell for span in whole for cell in pipeline.grid.cells(span.start, span.end)]
+        return [cell for cell in cells if cell.start >= pipeline.start]
 
     def _replay(self, planned: Rebuild, staging: RunContext) -> Plan:
         """Return the plan that replays the works; what an interrupted rebuild has replayed is skipped, unless it is stale."""
@@ -176,12 +179,27 @@ class Rebuilding:
             PreparedRows(session, writing, log).prepare(rows)
         writes.overwrite(writes.table_at(session, new.path, new.version), table.path, stamp, new_schema=True)
         failpoint("rebuilt")
-        version = require_log(table).version
+        version = _version_of(marker, table)
+        if version != log.version + 1:
+            # The commits in between are replaced as well, and the marker does not say so: replay them, replace again.
+            raise Conflict(f"another commit came between version {log.version} and version {version} of {self.target}")
         for name, made in made_from.items():
-            if log.recorded(name) is None:
+            if log.recorded(name) is None and applied_work(name) == name:
                 # A gap that was replayed: without its marker it would be refused as out of order, never written twice.
-                table.mark(Stamp(Marker(name, 1), json.dumps({"oncelake": dict(made)})), session)
+                table.mark(Stamp(Marker(name, 1), json.dumps({"oncelake": _without_versions(made)})), session)
         return replace(planned, version=version)
+
+
+def _without_versions(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a work without the versions of the staging table."""
+    return {name: value for name, value in facts.items() if name not in ("read", "as_of", "overtaken")}
+
+
+def _version_of(marker: Marker, table: Table) -> int:
+    """Return the version of the commit that carries a marker."""
+    log = require_log(table)
+    commit = log.commit(marker.app_id)
+    return commit.version if commit else log.version
 
 
 def rebuilding(target: str, pipelines: Mapping[str, Pipeline], context: RunContext, now: datetime) -> Rebuilding:

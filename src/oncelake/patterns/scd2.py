@@ -68,4 +68,4 @@ class Scd2(KeyedPattern):
         from oncelake.keyed.scd2 import Scd2Merge
 
         scd2 = Scd2Merge.begin(frame, self.spec, self.track, self.layout, writing)
-        scd2.merge.merge(*scd2.changes())
+        scd2.merge.merge(*scd2.changes(), from_read=True)

@@ -86,7 +86,7 @@ def decide(  # noqa: PLR0913  the three last are keyword arguments with defaults
         for start, end, (covered, request, part) in align(*rows)
         if covered is not None
     ]
-    return _on_grid(found, pipeline.grid, pattern)
+    return _on_grid(_reapply(found, done, log), pipeline.grid, pattern)
 
 
 def _decide(
@@ -114,6 +114,27 @@ def _decide(
     cannot = "" if pattern.restates else f"; {pattern.kind} cannot be restated"
     cannot = f"; redone in the order of time only: oncelake rebuild {pattern.target}" if older else cannot
     return Decision(start, end, "skip", generation, f"done, but stale: {part.why}{cannot}", STALE, app_id)
+
+
+def _reapply(decisions: list[Decision], done: Sequence[Coverage], log: Log) -> list[Decision]:
+    """Return the decisions, where works that were overtaken are applied once more, in their generation."""
+    versions = {covered: log.overtaken_version(covered.name) for covered in done} if log.overtaken else {}
+    overtaken = [covered for covered, version in versions.items() if version is not None]
+    if not overtaken:
+        return decisions
+    rows: tuple[Sequence[Any], ...] = (decisions, overtaken)
+    return [
+        decision._replace(start=start, end=end)
+        if covered is None or decision.action == "run"
+        else Decision(start, end, "run", covered.generation, overtaken_note(versions[covered]), RESTATED)
+        for start, end, (decision, covered) in align(*rows)
+        if decision is not None
+    ]
+
+
+def overtaken_note(version: int | None) -> str:
+    """Return why a work that is committed is applied once more."""
+    return f"to be applied once more: another commit came between its read and version {version}"
 
 
 def _bundle(coverage: Sequence[Coverage]) -> list[Coverage]:

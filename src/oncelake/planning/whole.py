@@ -10,6 +10,7 @@ from oncelake.model.contracts import Log, Pattern
 from oncelake.model.markers import restate_app_id
 from oncelake.model.slices import Whole
 from oncelake.model.work import DONE, FAILED_BEFORE, RESTATED, Planned, Work
+from oncelake.planning.decisions import overtaken_note
 from oncelake.planning.inputs import PlanInputs
 
 
@@ -38,6 +39,9 @@ def _item(pipeline: Pipeline, pattern: Pattern, log: Log | None, pins: Mapping[s
     requested = log.recorded(restate_app_id(pipeline.name, pattern.target, Whole())) or 0
     if requested > generation:
         return Planned(work(requested), "run", f"restated: generation {requested} was requested", RESTATED)
+    overtaken = log.overtaken_version(first.marker.app_id)
+    if overtaken is not None:
+        return Planned(work(generation), "run", overtaken_note(overtaken), RESTATED)
     if commit is not None and pins is not None and commit.facts.get("pins") == pins:
         why = f"done in version {commit.version}, and its inputs have not changed"
         return Planned(work(generation), "skip", why, DONE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from oncelake.declare.code_fingerprint import pipeline_fingerprint
@@ -14,6 +15,7 @@ from oncelake.errors import (
     MachineFailed,
     OncelakeError,
     PartlyDone,
+    OvertakenInputGone,
     PinnedInputGone,
     SourceChanged,
     SparkLost,
@@ -111,24 +113,43 @@ class _Attempt:
         for work, state in done.items():
             self.outcomes.setdefault(work.target, state.outcome(work))
         left = [work for work in self.works if work.target not in self.outcomes]
+        overtaken = {work: states[work.target] for work in self.works if states[work.target].overtaken is not None}
+        pins = cache(make_pins)
+        for work, state in overtaken.items():
+            if self._reapply(work, state, pins, session):
+                return SplitRange()
         if not left:
             return None
         if partly := [work for work in left if states[work.target].partly]:
             if count_cells(partly[0].slice, self.pipeline.grid) > 1:
                 return SplitRange()
             self._refuse_repeating(partly)
-        recorded = None if self.context.accept_new_input else recorded_pins(left, list(done.values()))
+        finished = {**done, **overtaken}
+        recorded = None if self.context.accept_new_input else recorded_pins(left, list(finished.values()))
         if recorded is None:
-            return self._write_all(left, make_pins(), session)
-        self._require_inputs(recorded, left, next(iter(done)))
+            return self._write_all(left, pins(), session)
+        self._require_inputs(recorded, left, next(iter(finished)))
         try:
             return self._write_all(left, recorded, session)
         except Exception:
             # If the input went away while it was read, that is the reason; otherwise the error is.
-            self._require_inputs(recorded, left, next(iter(done)))
+            self._require_inputs(recorded, left, next(iter(finished)))
             raise
 
     def _require_inputs(self, pins: Pins, left: Sequence[Work], sibling: Work) -> None:
+    def _reapply(self, work: Work, state: CommitState, pins: Callable[[], Pins], session: Any) -> SplitRange | None:
+        """Apply a work once more that another commit had overtaken, from the input that it was committed from."""
+        recorded = state.commit.facts.get("pins") if state.commit else None
+        if recorded is None or self.context.accept_new_input:
+            return self._write_all([work], pins(), session)
+        for name, source in self.pipeline.reads.items():
+            try:
+                source.verify(self._reading(), recorded[name])
+            except (SourceChanged, KeyError) as error:
+                facts = {"slice": str(work.slice), "pipeline": work.pipeline, "version": state.overtaken}
+                raise OvertakenInputGone(target=work.target, problem=one_line(error), **facts) from error
+        return self._write_all([work], recorded, session)
+
         """Raise PinnedInputGone if the input of the finished targets, which the others are written from, is gone."""
         try:
             for name, source in self.pipeline.reads.items():

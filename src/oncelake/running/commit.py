@@ -15,12 +15,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from oncelake.delta.conflicts import ErrorKind, classify, one_line
+from oncelake.delta.conflicts import ErrorKind, TableChanged, classify, one_line
 from oncelake.delta.targets import refused
 from oncelake.errors import OncelakeError, TableBusy, WriteFailed
-from oncelake.model.contracts import Pattern, Stamp, Table, Writing
+from oncelake.model.contracts import Log, Pattern, Stamp, Table, Writing
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Grid
+from oncelake.model.markers import Marker, reapply_app_id
 from oncelake.model.work import Outcome, Work
 from oncelake.running.commit_state import commit_state
 from oncelake.running.context import RunContext
@@ -129,6 +130,8 @@ def write_once(frame: DataFrame, pattern: Pattern, writing: Writing) -> Outcome:
     failure: Exception | None = None
     failpoint("writing")
     try:
+        if writing.table.lost_lock():
+            raise TableChanged(f"the lease on {work.target} expired, and another runner has it")
         pattern.write(frame, writing)
     except Exception as error:  # noqa: BLE001  a commit may have landed all the same
         failure = error
@@ -137,6 +140,8 @@ def write_once(frame: DataFrame, pattern: Pattern, writing: Writing) -> Outcome:
     failpoint("settled")
     if state.done:
         return state.outcome(work)
+    if state.overtaken is not None and (failure is None or state.ours):
+        raise Conflict(f"another commit came between the version it had read and version {state.overtaken}")
     if failure is None:
         raise WriteFailed(target=work.target, problem="no commit carries its marker", pipeline=work.pipeline)
     if (kind := classify(failure)) in (ErrorKind.CONFLICT, ErrorKind.TRANSIENT):
@@ -162,11 +167,27 @@ def make_facts(work: Work, run: str, pins: Mapping[str, Any], code: str | None, 
 
 
 def make_writing(work: Work, facts: Mapping[str, Any], context: RunContext, declared: Declared) -> Writing:
-    """Return what a pattern is asked to write."""
+    """Return what a pattern is asked to write. A work that was overtaken is applied under a marker of its own."""
     project = {"project": context.project} if context.project else {}
-    stamp = Stamp(work.marker, json.dumps({"oncelake": {**facts, **project}}, separators=(",", ":")))
     table, internal = context.lake.table(work.target), context.lake.internal_path()
+    log = table.last_log()
+    known = {
+        "as_of": log.version if log else -1,
+        **({"overtaken": dict(log.overtaken)} if log and log.overtaken else {}),
+    }
+    marker = reapply_marker(work.marker, log) if log else work.marker
+    stamp = Stamp(marker, json.dumps({"oncelake": {**facts, **project, **known}}, separators=(",", ":")))
     return Writing(work, table, stamp, facts["attempt"], declared.grid, declared.where, internal)
+
+
+def reapply_marker(marker: Marker, log: Log) -> Marker:
+    """Return the marker of the commit that applies a work once more, if it was overtaken; else the work's own."""
+    overtaken = log.overtaken_version(marker.app_id) if log.done(marker) else None
+    if overtaken is None:
+        return marker
+    app_id = reapply_app_id(marker.app_id)
+    # Above what is recorded: after a restore the same version may have to be applied once more again.
+    return Marker(app_id, max(overtaken, (log.recorded(app_id) or 0) + 1))
 
 
 def hold(claim: Claim, held: ExitStack, lock_timeout: float) -> None:
@@ -185,8 +206,9 @@ def _retryable(error: Exception) -> Retryable | None:
     """Return what a retry may cure, or None."""
     if isinstance(error, Retryable):
         return error
-    transient = not isinstance(error, OncelakeError) and classify(error) is ErrorKind.TRANSIENT
-    return Transient(f"{type(error).__name__}: {one_line(error)}") if transient else None
+    kind = ErrorKind.OTHER if isinstance(error, OncelakeError) else classify(error)
+    means = {ErrorKind.CONFLICT: Conflict, ErrorKind.TRANSIENT: Transient}.get(kind)
+    return means(f"{type(error).__name__}: {one_line(error)}") if means else None
 
 
 def _gave_up(error: Retryable, claim: Claim) -> OncelakeError:

@@ -8,19 +8,23 @@ from oncelake.errors import OncelakeError, OutcomeUnknown
 from oncelake.model.contracts import Log, Table
 from oncelake.model.coverage import Coverage, clip, coalesce
 from oncelake.model.intervals import subtract
-from oncelake.model.markers import restate_app_id
+from oncelake.model.markers import reapply_app_id, restate_app_id
 from oncelake.model.work import ALREADY_DONE, COMMITTED, Commit, Outcome, Rows, Work
 
 
 @dataclass(frozen=True)
 class CommitState:
-    """What a log says of a work: done, partly done, or not; by which commit, and whether that was this attempt's."""
+    """What a log says of a work: done, partly done, or not; by which commit, and whether that was this attempt's.
+
+    A work that was `overtaken` in a version is committed but must be applied once more, so it is not done.
+    """
 
     done: bool
     ours: bool = False
     partly: bool = False
     commit: Commit | None = None
     version: int | None = None
+    overtaken: int | None = None
 
     def outcome(self, work: Work) -> Outcome:
         """Return the outcome of a work that the log says is done."""
@@ -51,9 +55,18 @@ def state_in(work: Work, log: Log, attempt: str | None = None) -> CommitState:
         if not covered or subtract([work.interval] if work.interval else [], coalesce(covered)):
             return CommitState(done=False, partly=bool(covered), version=log.version)
         app_id = covered[-1].name
-    commit = log.commit(app_id)
-    ours = attempt is not None and commit is not None and commit.facts.get("attempt") == attempt
-    return CommitState(done=True, ours=ours, commit=commit, version=log.version)
+    overtaken = log.overtaken_version(app_id)
+    if overtaken is not None:
+        commit = log.commit_at(overtaken)
+        ours = _is_by(attempt, commit)
+        return CommitState(done=False, ours=ours, commit=commit, version=log.version, overtaken=overtaken)
+    commit, reapplied = log.commit(app_id), log.commit(reapply_app_id(app_id)) if attempt else None
+    commit = reapplied if _is_by(attempt, reapplied) else commit
+    return CommitState(done=True, ours=_is_by(attempt, commit), commit=commit, version=log.version)
+
+
+def _is_by(attempt: str | None, commit: Commit | None) -> bool:
+    return attempt is not None and commit is not None and commit.facts.get("attempt") == attempt
 
 
 def requested_generation(work: Work, log: Log) -> int:

@@ -1,7 +1,9 @@
 """A lease per table on object stores, where there is no file lock: a numbered object that one runner creates and that expires.
 
-A lease keeps a second runner from repeating work. Correctness never depends on it: a runner whose lease expired while it was
-suspended learns from the marker, and from Delta's log store, that another runner was faster.
+A lease keeps a second runner from repeating work. Correctness does not depend on it: nothing keeps a runner that was suspended
+past the end of its lease from going on. So it looks whether another runner has a newer lease before it writes; and what is
+committed between that look and its own commit is found by the marker, by Delta's conflict checks, and by the version that the
+commit names as the one it was compared with (`delta/overtaken`).
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 class LeaseFiles:
     """The leases of a table: numbered files, of which the newest names the holder and the time of expiry.
 
-    The greatest number never decreases: a file is deleted only if a newer one exists.
+    The greatest number never decreases: a file is deleted only if a newer one exists. So no number is used twice: who creates
+    a file whose number had been deleted finds a newer one, and has no lease.
     """
 
     store: Any
@@ -63,13 +66,17 @@ class LeaseFiles:
                 self.store.delete(self._path(old))
         return True
 
+    def is_newest(self, number: int) -> bool:
+        """Return whether nobody has taken a newer lease."""
+        return self._numbers()[-1:] == [number]
+
     def renew(self, number: int, holder: dict[str, Any], seconds: float) -> None:
         """Extend our lease, or end it with 0 seconds."""
         self.store.put(self._path(number), _until(seconds, holder))
 
     def _numbers(self) -> list[int]:
         paths = (found["path"].rpartition("/")[2] for batch in self.store.list(self.folder) for found in batch)
-        return sorted(int(name[:8]) for name in paths if name[:8].isdigit())
+        return sorted(int(name[:-5]) for name in paths if name.endswith(".json") and name[:-5].isdigit())
 
     def _path(self, number: int) -> str:
         return f"{self.folder}/{number:08}.json"
@@ -107,24 +114,34 @@ def acquire(
 
 
 @contextmanager
-def renewing(files: LeaseFiles, number: int, holder: dict[str, Any], length: float = LENGTH) -> Iterator[None]:
-    """Renew a lease while it is used, and end it afterwards."""
+def renewing(
+    files: LeaseFiles, number: int, holder: dict[str, Any], length: float = LENGTH
+) -> Iterator[Callable[[], bool]]:
+    """Renew a lease while it is used, and end it afterwards. Yield a function that says whether it is still ours."""
     over = threading.Event()
 
     def renew() -> None:
         while not over.wait(length / 3):
             with suppress(Exception):  # a store that does not answer now may answer the next time
-                files.renew(number, holder, length)
+                if files.is_newest(number):
+                    files.renew(number, holder, length)
+
+    def is_ours() -> bool:
+        try:
+            return files.is_newest(number)
+        except Exception:  # noqa: BLE001  a store that does not answer takes no commit either
+            return True
 
     thread = threading.Thread(target=renew, daemon=True)
     thread.start()
     try:
-        yield
+        yield is_ours
     finally:
         over.set()
         thread.join()
         with suppress(Exception):  # then it expires by itself
-            files.renew(number, holder, 0)
+            if files.is_newest(number):
+                files.renew(number, holder, 0)
 
 
 def leases(lake: str) -> dict[str, dict[str, Any]]:

@@ -49,20 +49,21 @@ class Busy(Exception):
 @contextmanager
 def table_lock(
     lake: str, table: str, lock_timeout: float, give_up: Callable[[], bool], holder: Holder | None = None
-) -> Iterator[None]:
+) -> Iterator[Callable[[], bool]]:
     """Hold a table's lock; raise Busy after the timeout, or when `give_up` says that waiting is pointless.
 
-    On an object store it is a lease, which expires by itself.
+    On an object store it is a lease, which expires by itself. Yield a function that returns False once another runner has a
+    newer lease. Without a lease there is nothing to lose, and it returns True.
     """
     if not is_local(lake):
-        with _hold_lease(lake, table, lock_timeout, give_up, _this_process(holder or Holder())):
-            yield
+        with _hold_lease(lake, table, lock_timeout, give_up, _this_process(holder or Holder())) as is_ours:
+            yield is_ours
         return
     with _open_lock_file(lake, table) as file:
         _acquire(file, lock_timeout, give_up)
         _stop_former_session(file, holder or Holder(), table)
         _write_holder(file, _this_process(holder or Holder()), table)
-        yield
+        yield lambda: True
         # Not after an error, an interrupt or a kill: then our JVM may still be committing.
         file.seek(0)
         file.truncate()
@@ -80,7 +81,7 @@ def _open_lock_file(lake: str, table: str) -> IO[str]:
 @contextmanager
 def _hold_lease(
     lake: str, table: str, lock_timeout: float, give_up: Callable[[], bool], holder: dict[str, Any]
-) -> Iterator[None]:
+) -> Iterator[Callable[[], bool]]:
     number: int | None = 0
     other: dict[str, Any] = {}
     files = None
@@ -93,8 +94,8 @@ def _hold_lease(
         warnings.warn(f"{problem}; another runner may repeat this work, the result stays correct", stacklevel=2)
     if number is None:
         raise Busy(_describe(other))
-    with renewing(files, number, holder) if files and number else nullcontext():
-        yield
+    with renewing(files, number, holder) if files and number else nullcontext(lambda: True) as is_ours:
+        yield is_ours
 
 
 def holders(lake: str) -> dict[str, str]:

@@ -23,6 +23,8 @@ class MemoryLog:
     clustered_by: tuple[str, ...] = ()
     deletion_vectors: bool = False
     schema: dict[str, str] = field(default_factory=dict)
+    # Works that must be applied once more, each with the version in which another commit had overtaken it.
+    overtaken: dict[str, int] = field(default_factory=dict)
 
     def add(self, marker: Marker, **facts: Any) -> MemoryLog:
         """Commit a marker. Like Delta, ignore one whose app id has this version or a later one."""
@@ -44,6 +46,14 @@ class MemoryLog:
     def commit(self, app_id: str) -> Commit | None:
         """Return the newest commit with that app id."""
         return self.commits.get(app_id)
+
+    def commit_at(self, version: int) -> Commit | None:
+        """Return the commit of a version."""
+        return next((commit for commit in self.commits.values() if commit.version == version), None)
+
+    def overtaken_version(self, app_id: str) -> int | None:
+        """Return the version in which a work was overtaken, if it must be applied once more."""
+        return self.overtaken.get(app_id)
 
     def newest_facts(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the facts of all commits by the app ids they carry."""
