@@ -1,7 +1,8 @@
 """The commit path: how deep it is, how often it reads logs, and what it does where the grid changed under the markers."""
 
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from shutil import copytree
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,9 @@ import oncelake as once
 from oncelake.cli.main import cli
 from oncelake.delta import log as delta_log
 from oncelake.model import failpoints
+from oncelake.model.intervals import Interval
 from oncelake.storage import objects
+from support.hand_written_logs import txn, write_commit
 
 NOW = datetime(2024, 3, 15, tzinfo=UTC)
 ROWS = [(hour, datetime(2024, 3, 14, hour, 30, tzinfo=UTC), hour % 3) for hour in range(24)]
@@ -146,10 +149,25 @@ def test_a_partly_done_interval_that_would_be_appended_twice_is_refused_with_a_w
     (work,) = weekly.run(now=over).works
     assert (work.outcome, work.code) == ("failed", "partly_done")
     assert ids(tmp_path) == [11, 12, 13, 14]
-    # The way out that the error names: finish the interval on the former grid, then change it.
-    assert daily.run(now=over).outcome == "done"
-    assert ids(tmp_path) == list(range(11, 18))
-    assert weekly.run(now=over).works[0].outcome == "already_done"
+    assert "oncelake rebuild t" in work.error
+    # The two ways out that the error names: replay all of it, or finish the interval on the former grid and then change it.
+    copytree(tmp_path, tmp_path.with_name("rebuilt"))
+    for root, finish in ((tmp_path.with_name("rebuilt"), "rebuild"), (tmp_path, "run")):
+        daily, weekly = (project(spark, root, once.append("t"), every, "2024-03-11") for every in ("day", "week"))
+        done = weekly.rebuild("t", now=over).failed is None if finish == "rebuild" else daily.run(now=over).works
+        assert done
+        assert ids(root) == list(range(11, 18))
+        assert weekly.run(now=over).works[0].outcome == "already_done"
+
+
+@pytest.mark.parametrize("kind", ["append", "merge"])
+def test_a_rebuild_replays_the_whole_interval_of_what_was_done_in_part(tmp_path, kind):
+    pattern, hour = PATTERNS[kind], datetime(2024, 3, 14, 5, tzinfo=UTC)
+    before_the_first = Interval(hour - timedelta(days=1), hour - timedelta(hours=5))
+    for number, done in enumerate((Interval(hour, hour + timedelta(hours=1)), before_the_first)):
+        write_commit(tmp_path / "t", number, txn(pattern.marker("copy", done, 1)))
+    found = project(None, tmp_path, pattern).rebuild("t", dry_run=True, now=NOW)
+    assert [str(slice_) for _, slice_ in found.works] == ["[2024-03-14, 2024-03-15)"]
 
 
 def test_a_range_whose_intervals_have_other_columns_is_split(spark, tmp_path):

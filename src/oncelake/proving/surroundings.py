@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from oncelake.errors import PartlyDone, WrongTimeType
 from oncelake.model.intervals import Grid, Interval, instant_text, parse_interval
 from oncelake.model.work import STALE
 from oncelake.proving.calls import JVM, KILL, Act
@@ -173,7 +174,7 @@ def grid_changed(testbed: Testbed) -> Iterator[Case]:
     for former in _former_grids(copies, _interval(testbed.job.spans[0])):
         testbed.reset()
         works = _run_on(testbed, copies, former, former.done)
-        if any(work.get("code") == "wrong_time_type" for work in works):
+        if any(work.get("code") == WrongTimeType.code for work in works):
             continue  # a column of dates cannot be cut by hours
         grid = f"every {former.grid.every} in {former.grid.zone}"
         story = f"{former.done} done {grid}, then every {copies.grid.every} in {copies.grid.zone}"
@@ -198,14 +199,11 @@ def _former_grids(copies: InputCopies, first: Interval) -> Iterator[_FormerGrid]
 def _change_grid(testbed: Testbed, copies: InputCopies, former: _FormerGrid) -> Violation | None:
     testbed.reset()
     works = _run_on(testbed, copies, former, former.done) + testbed.run(inputs=copies.paths)
-    # Rows that cannot be written twice: the error says to finish such an interval on the former grid.
-    refused = [work for work in works if work.get("code") == "partly_done" and not testbed.job.restates]
+    refused = [work for work in works if work.get("code") == PartlyDone.code and not testbed.job.restates]
     if refused:
+        # Rows that cannot be written twice: the error names the way out.
         works = [work for work in works if work not in refused]
-        for work in refused:
-            interval = parse_interval(f"{work['start']}..{work['end']}")
-            works += _run_on(testbed, copies, former, former.grid.around(interval))
-        works += testbed.run(inputs=copies.paths)
+        works += testbed.run(inputs=copies.paths, rebuild=True) + testbed.run(inputs=copies.paths)
     found = testbed.judge(works, who="the run") or _still_to_do(testbed, inputs=copies.paths)
     if found is None:
         return None
