@@ -60,8 +60,8 @@ class InputCopies:
         finally:
             for file, aside in moved:
                 aside.rename(file)
-            for path in self.paths.values():
-                (Path(path) / "withheld").rmdir()
+            for path in map(Path, self.paths.values()):
+                (path / "withheld").rmdir()
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> InputCopies:

@@ -207,7 +207,7 @@ def _change_grid(testbed: Testbed, copies: InputCopies, former: _FormerGrid) -> 
     if found is None:
         return None
     if testbed.job.restates:
-        way_out = {"restate": True} if testbed.job.replaces else {"rebuild": True}
+        way_out: dict[str, Any] = {"restate": True} if testbed.job.replaces else {"rebuild": True}
         if left := testbed.judge(testbed.run(inputs=copies.paths, **way_out), who="the restatement"):
             return prefix_story(left, "also after it was restated")
     return found if _is_independent(testbed, copies, former) else None
