@@ -194,7 +194,7 @@ class Project:
         chosen = select_pipelines(self.pipelines, names)
         known = read_lake_state(self.pipelines, chosen, self.lake, request, {})
         problems: list[str] = []
-        failed, notes = self._ledger(problems.append).failures(), known.source_notes
+        failed, notes = self._ledger(problems.append).failures(), partial(known.source_notes, quick=True)
         inputs = StatusInputs(holders(self.lake.path), failed, known.stale, self._identity(), notes, problems)
         return [
             target_status(pipeline, pattern, self.lake.table(pattern.target).last_log(), inputs, request.now)

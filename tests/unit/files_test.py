@@ -11,12 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+import oncelake as once
 from oncelake.delta import add_columns
+from oncelake.delta import log as log_module
 from oncelake.delta.log import read_log, refresh_log
 from oncelake.delta.statistics import parse_statistics, value_type
+from oncelake.delta.tables import Lake
 from oncelake.delta.time_profile import time_profile
 from oncelake.delta.time_ranges import TimeColumn, estimate, null_times
-from oncelake.model.intervals import Interval
+from oncelake.model.contracts import Reading
+from oncelake.model.intervals import Grid, Interval
+from oncelake.model.slices import Whole
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -357,3 +362,14 @@ def test_times_far_apart_leave_nothing_between_them(table):
 def test_a_table_without_files_weighs_nothing(table):
     log = table.read()
     assert estimate(log, TimeColumn.of(log, "at", "UTC"), Interval(at(0), at(1))).bytes == 0
+
+
+def test_status_does_not_read_the_statistics_of_a_very_large_log_and_says_so(table, monkeypatch):
+    table.checkpoint(add("a", stats=stats(3, {"at": 2}))["add"])
+    source = once.table("t", time="at")
+    reading = Reading("p", Whole(), Grid("day"), Lake(str(table.path.parent), "."), "here")
+    assert source.stats(reading).notes(quick=True) == source.stats(reading).notes()
+    assert source.stats(reading).notes()[0].startswith("t: 2 rows without at")
+    monkeypatch.setattr(log_module, "LARGE", 100)
+    assert "counted by oncelake plan only" in source.stats(reading).notes(quick=True)[0]
+    assert source.stats(reading).notes()[0].startswith("t: 2 rows without at")

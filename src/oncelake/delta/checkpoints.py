@@ -25,10 +25,11 @@ _V2 = re.compile(r"(\d{20})\.checkpoint\.[0-9a-fA-F-]{36}\.(json|parquet)")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint: its version and its files."""
+    """A complete checkpoint: its version, its files, and their size in bytes if it is known."""
 
     version: int
     files: tuple[str, ...]
+    size: int = 0
 
 
 def newest_checkpoint(names: list[str]) -> Checkpoint | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -112,9 +112,27 @@ def read_commit_files(place: Storage, table: str, path: str, versions: Sequence[
         yield CommitFile(table, commit_path(path, version), version, lines)
 
 
+def commit_versions(names: Iterable[str]) -> tuple[int, ...]:
+    """Return the versions of the commit files among the names in a log, in order."""
+    numbers = (name[:-5] for name in names if len(name) == 25 and name.endswith(".json"))
+    return tuple(sorted(int(number) for number in numbers if number.isdigit()))
+
+
+def refuse_gaps(table: str, path: str, first: int, versions: Sequence[int]) -> None:
+    """Raise CorruptLog unless the versions are all from the first one on."""
+    if versions and list(versions) != list(range(first, versions[-1] + 1)):
+        gap = next(v for v, found in zip(range(first, versions[-1] + 1), versions, strict=False) if v != found)
+        raise CorruptLog(table=table, path=commit_path(path, gap), problem="this commit is missing")
+
+
+def commit_file_name(version: int) -> str:
+    """Return the name of a commit file within the folder of its log."""
+    return f"{version:020}.json"
+
+
 def commit_name(version: int) -> str:
     """Return the name of a commit file within its table's folder."""
-    return posixpath.join(LOG, f"{version:020}.json")
+    return posixpath.join(LOG, commit_file_name(version))
 
 
 def commit_path(path: str, version: int) -> str:

@@ -12,7 +12,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from oncelake.delta.checkpoints import Checkpoint, CheckpointFiles, CheckpointState, TxnRecord, newest_checkpoint
-from oncelake.delta.commit_file import LOG, CommitFile, commit_name, commit_path, read_commit_files
+from oncelake.delta.commit_file import (
+    LOG,
+    CommitFile,
+    commit_file_name,
+    commit_name,
+    commit_versions,
+    read_commit_files,
+    refuse_gaps,
+)
 from oncelake.delta.overtaken import find_overtaken
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
 from oncelake.model.coverage import Coverage, resolve_overlaps
@@ -38,6 +46,8 @@ if TYPE_CHECKING:
 _CLOCK_SLACK_MS = 5_000
 # Where it has to be quick, only so many of the newest commits are looked at: each is a file to read.
 NEWEST = 100
+# A checkpoint of more bytes is large; a file takes about 60 of them.
+LARGE = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -223,6 +233,11 @@ class TableLog:
     def _setting(self, name: str) -> str | None:
         return dict(self.metadata.get("configuration") or {}).get(name)
 
+    @property
+    def is_large(self) -> bool:
+        """Whether reading the statistics of all files takes long: more than about a second for 400,000 files."""
+        return self.checkpoint is not None and self.checkpoint.size > LARGE
+
     def rows(self) -> int | None:
         """Return the number of rows, from the files' statistics; None where a file has none."""
         return self.files.rows
@@ -262,7 +277,7 @@ def read_log_at(table: str, path: str, version: int) -> TableLog:
     """Return the log of a table as of a version; CorruptLog if it no longer reaches back that far."""
     place = storage(path)
     listing = place.listing(LOG)
-    versions = tuple(found for found in _versions(listing.names) if found <= version)
+    versions = tuple(found for found in commit_versions(listing.names) if found <= version)
     earlier = [name for name in listing.names if name[:20].isdigit() and int(name[:20]) <= version]
     empty = TableLog(table, path, -1, {}, {}, {}, {}, versions, newest_checkpoint(earlier), place)
     return _replay(empty, listing)
@@ -285,16 +300,14 @@ def being_created(path: str) -> bool:
 def _find(table: str, path: str) -> TableLog | None:
     place = storage(path)
     listing = place.listing(LOG)
-    versions, checkpoint = _versions(listing.names), newest_checkpoint(listing.names)
+    versions, checkpoint = commit_versions(listing.names), newest_checkpoint(listing.names)
     if not versions and checkpoint is None:
         _refuse_other_files(table, path, place)
         return None
+    if checkpoint is not None:
+        stamps = (listing.stamp(name) for name in checkpoint.files)
+        checkpoint = replace(checkpoint, size=sum(stamp[0] for stamp in stamps if stamp))
     return _replay(TableLog(table, path, -1, {}, {}, {}, {}, versions, checkpoint, place), listing)
-
-
-def _versions(names: Iterable[str]) -> tuple[int, ...]:
-    numbers = (name[:-5] for name in names if len(name) == 25 and name.endswith(".json"))
-    return tuple(sorted(int(number) for number in numbers if number.isdigit()))
 
 
 def _refuse_other_files(table: str, path: str, place: Storage) -> None:
@@ -307,8 +320,8 @@ def _refuse_other_files(table: str, path: str, place: Storage) -> None:
 def refresh_log(log: TableLog) -> TableLog | None:
     """Return the log at its newest version, reading only the commits that came since; None if the table is gone."""
     listing = log.storage.listing(LOG)
-    versions = _versions(listing.names)
-    if not _continues(log, versions, listing.stamp(_commit(log.version))):
+    versions = commit_versions(listing.names)
+    if not _continues(log, versions, listing.stamp(commit_file_name(log.version))):
         return find_log(log.table, log.path)
     tail = versions[bisect_right(versions, log.version) :]
     if not tail:
@@ -340,7 +353,7 @@ def _replay(log: TableLog, listing: Listing) -> TableLog:
         state = CheckpointFiles(log.storage, log.checkpoint, log.table, log.path).state()
         first = log.checkpoint.version + 1
     tail = log.commits[bisect_left(log.commits, first) :]
-    _refuse_gaps(log.table, log.path, first, list(tail))
+    refuse_gaps(log.table, log.path, first, tail)
     return _advance(replace(log, version=first - 1), state, tail, listing)
 
 
@@ -349,7 +362,7 @@ def _advance(log: TableLog, state: CheckpointState, tail: Sequence[int], listing
     markers, metadata, protocol, domains = state.markers, state.metadata, state.protocol, state.domains
     newest = tail[-1] if tail else log.version
     # Before the commits are read: if the table is recreated meanwhile, the next look sees another file.
-    stamp = listing.stamp(_commit(newest))
+    stamp = listing.stamp(commit_file_name(newest))
     for entry in log.read_entries(tail):
         for txn in entry.actions("txn"):
             markers[txn["appId"]] = TxnRecord(txn["version"], txn.get("lastUpdated"), entry.version)
@@ -369,12 +382,6 @@ def _advance(log: TableLog, state: CheckpointState, tail: Sequence[int], listing
     )
 
 
-def _refuse_gaps(table: str, path: str, first: int, tail: list[int]) -> None:
-    if tail and tail != list(range(first, tail[-1] + 1)):
-        gap = next(v for v, found in zip(range(first, tail[-1] + 1), tail, strict=False) if v != found)
-        raise CorruptLog(table=table, path=commit_path(path, gap), problem="this commit is missing")
-
-
 def undone_versions(restores: Iterable[tuple[int, int]], newest: int) -> list[tuple[int, int]]:
     """Return the ranges of versions that restores, each given as (its version, the version it went back to), undid."""
     found = []
@@ -390,8 +397,3 @@ def undone_versions(restores: Iterable[tuple[int, int]], newest: int) -> list[tu
 def _start(pipeline: str, target: str) -> str:
     """Return how every app id of a pipeline and target begins."""
     return app_id(pipeline, target, Whole()).removesuffix(Whole().text)
-
-
-def _commit(version: int) -> str:
-    """Return the name of a commit file within the folder of its log."""
-    return commit_name(version).removeprefix(f"{LOG}/")

@@ -167,8 +167,8 @@ class SourceStats(Protocol):
         """Return the parts of an interval that changed since the pins, and how, as far as that is known."""
         ...
 
-    def notes(self) -> list[str]:
-        """Return what a plan and `status` say of the source, such as rows that belong to no interval."""
+    def notes(self, quick: bool = False) -> list[str]:
+        """Return what a plan says of the source, such as rows that belong to no interval; if `quick`, what takes no time."""
         ...
 
 

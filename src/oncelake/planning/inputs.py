@@ -27,7 +27,7 @@ class LakeState:
     stale: Stale = lambda *_: []
     failed: Mapping[str, list[Interval]] = field(default_factory=dict)
     # What the sources of a pipeline have to say, such as rows that belong to no interval.
-    source_notes: Callable[[Pipeline], list[str]] = lambda _: []
+    source_notes: Callable[..., list[str]] = lambda *_, **__: []
     # Whether locks keep other writers out of the tables from the look at a log to the commit.
     exclusive: bool = True
 

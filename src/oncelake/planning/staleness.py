@@ -44,9 +44,9 @@ class Sources:
                     found[name] = source.stats(reading)
         return self._stats[pipeline.name]
 
-    def notes(self, pipeline: Pipeline) -> list[str]:
+    def notes(self, pipeline: Pipeline, quick: bool = False) -> list[str]:
         """Return what the sources of a pipeline have to say, such as rows that belong to no interval."""
-        return [note for stats in self.stats(pipeline).values() for note in stats.notes()]
+        return [note for stats in self.stats(pipeline).values() for note in stats.notes(quick)]
 
     def estimate(self, pipeline: Pipeline, interval: Interval) -> InputSize:
         """Return how much a pipeline would read for an interval: unknown as soon as one of its sources does not know."""

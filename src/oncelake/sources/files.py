@@ -235,7 +235,7 @@ class FilesStats:
         reasons = ((cell.slice, self._reason(cell, pins)) for cell in cells)
         return [(slice_, why) for slice_, why in reasons if why and isinstance(slice_, Interval)]
 
-    def notes(self) -> list[str]:
+    def notes(self, quick: bool = False) -> list[str]:  # noqa: ARG002  nothing takes time
         """Return nothing: the path of a file tells its interval."""
         return []
 

@@ -179,11 +179,13 @@ class TableStats:
         """Return how much there is to read for an interval, by the statistics of its files."""
         return estimate(self.log, self.column, interval) if self.log and self.column else InputSize()
 
-    def notes(self) -> list[str]:
-        """Return how many rows have no time, as far as statistics say."""
+    def notes(self, quick: bool = False) -> list[str]:
+        """Return how many rows have no time, as far as statistics say; if `quick`, not from those of a very large log."""
         time = self.source.time
         if self.log is None or time is None or time.casefold() not in map(str.casefold, self.log.schema):
             return []
+        if quick and self.log.is_large:
+            return [f"{self.name}: rows without {time} are counted by oncelake plan only, its log is large"]
         least, most = null_times(self.log, time)
         if most == 0:
             return []
