@@ -27,11 +27,12 @@ import time
 from pathlib import Path
 import oncelake as once
 from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType
 
 HERE = Path(__file__).parent
 
 
-@F.udf("double")
+@F.udf(DoubleType())
 def doubled(amount):
     if SLOW and not (HERE / "go").exists():
         (HERE / "reading").touch()

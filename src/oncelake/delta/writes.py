@@ -12,7 +12,7 @@ from oncelake.model.failpoints import failpoint
 from oncelake.model.markers import Marker
 from oncelake.spark.connect import is_connect, one_write_at_a_time, with_settings
 from oncelake.spark.session import clone_session, own_session
-from oncelake.spark.sql import identifier, typed_literal
+from oncelake.spark.sql import TARGET, identifier, typed_literal
 from oncelake.storage.options import delta_rs_options
 from oncelake.storage.paths import is_local, local_path
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 # Below this size planning is most of the cost of a merge.
 SMALL = 64 * 1024 * 1024
-_TARGET = "t"
 _QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 
 
@@ -131,7 +130,7 @@ def overwrite(frame: DataFrame, path: str, stamp: Stamp, new_schema: bool = Fals
 
 @dataclass(frozen=True)
 class Clauses:
-    """The clauses of a MERGE; None leaves one out. `s` is the batch, `t` the table."""
+    """The clauses of a MERGE; None leaves one out. `s` is the batch, `once_table` the table."""
 
     on: str
     delete: Column | None = None
@@ -157,7 +156,7 @@ def merge(rows: DataFrame, path: str, clauses: Clauses, stamp: Stamp, quick: boo
     own = clone_session(rows.sparkSession)
     for key, value in settings.items():
         own.conf.set(key, value)
-    merging = DeltaTable.forPath(own, path).alias("t").merge(rows.alias("s"), clauses.on)
+    merging = DeltaTable.forPath(own, path).alias(TARGET).merge(rows.alias("s"), clauses.on)
     if clauses.evolve:
         merging = merging.withSchemaEvolution()
     if clauses.delete is not None:
@@ -173,13 +172,13 @@ def _merge_into(rows: DataFrame, path: str, clauses: Clauses, settings: Mapping[
     """Merge under Connect, in the session that has the rows: another one does not see what was computed there.
 
     The settings are taken out again, however it ends, and no other write of ours runs in the session meanwhile. A view
-    gives the table the name `t`, which `mergeInto` cannot.
+    gives the table its name in the clauses, which `mergeInto` cannot.
     """
     from pyspark.sql import functions as F
 
     session = rows.sparkSession
     with one_write_at_a_time(session), _named(session, path), with_settings(session, settings):
-        merging = rows.alias("s").mergeInto(_TARGET, F.expr(clauses.on))
+        merging = rows.alias("s").mergeInto(TARGET, F.expr(clauses.on))
         if clauses.evolve:
             merging = merging.withSchemaEvolution()
         if clauses.delete is not None:
@@ -193,17 +192,12 @@ def _merge_into(rows: DataFrame, path: str, clauses: Clauses, settings: Mapping[
 
 @contextmanager
 def _named(session: SparkSession, path: str) -> Iterator[None]:
-    """Let `t` be a table inside the block; a view of that name comes back afterwards."""
-    views = [view.name for view in session.catalog.listTables() if view.isTemporary]
-    before = session.table(_TARGET) if _TARGET in views else None
-    session.read.format("delta").load(path).createOrReplaceTempView(_TARGET)
+    """Let a view stand for the table inside the block."""
+    session.read.format("delta").load(path).createOrReplaceTempView(TARGET)
     try:
         yield
     finally:
-        if before is not None:
-            before.createOrReplaceTempView(_TARGET)
-        else:
-            session.catalog.dropTempView(_TARGET)
+        session.catalog.dropTempView(TARGET)
 
 
 def change(session: SparkSession, path: str, condition: str, sets: Mapping[str, str] | None = None) -> None:
@@ -211,7 +205,9 @@ def change(session: SparkSession, path: str, condition: str, sets: Mapping[str, 
     table = f"delta.{identifier(path)}"
     assignments = ", ".join(f"{identifier(name)} = {value}" for name, value in (sets or {}).items())
     with own_session(session) as own:
-        own.sql(f"UPDATE {table} SET {assignments} WHERE {condition}" if sets else f"DELETE FROM {table} WHERE {condition}")
+        own.sql(
+            f"UPDATE {table} SET {assignments} WHERE {condition}" if sets else f"DELETE FROM {table} WHERE {condition}"
+        )
 
 
 def _settings(stamp: Stamp) -> dict[str, str]:

@@ -46,7 +46,7 @@ from oncelake.model.contracts import Writing
 from oncelake.model.markers import restate_app_id
 from oncelake.spark.columns import find_column, select_fields
 from oncelake.spark.materialize import materialize
-from oncelake.spark.sql import all_of, identifier
+from oncelake.spark.sql import TARGET, all_of, identifier, in_target
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -173,13 +173,13 @@ class KeyedMerge:
         No version is pinned, because Delta would recompute the state of that version. `merge` checks the version.
         """
         table = self.session.read.format("delta").load(self.writing.path)
-        return table.alias("t").where(all_of(list(batch.where))) if batch and batch.where else table
+        return table.alias(TARGET).where(all_of(list(batch.where))) if batch and batch.where else table
 
     def same_key(self, batch: ReducedBatch, *also: str) -> str:
         """Return the ON condition of the merge: equal keys, in the part of the table in which they can lie."""
         operator = "<=>" if self.spec.nulls == "key" else "="
         names = (*self.columns.keys, *also)
-        return all_of([*(f"t.{identifier(name)} {operator} s.{identifier(name)}" for name in names), *batch.where])
+        return all_of([*(f"{in_target(name)} {operator} s.{identifier(name)}" for name in names), *batch.where])
 
     @property
     def exclusive(self) -> bool:
@@ -277,7 +277,7 @@ def batch_col(name: str) -> Column:
 
 def table_col(name: str) -> Column:
     """Return a column of the table, the target of a merge."""
-    return F.col(f"t.{identifier(name)}")
+    return F.col(in_target(name))
 
 
 def assignments(names: Iterable[str]) -> dict[str, Column]:

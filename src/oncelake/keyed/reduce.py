@@ -18,7 +18,7 @@ from oncelake.keyed.conform import DELETED, TableColumns, has_null_key
 from oncelake.keyed.latest import GetColumn, column, content_hash, deduplicate, equal_to_prefixed, prefixed
 from oncelake.spark.columns import select_fields
 from oncelake.spark.materialize import materialize
-from oncelake.spark.sql import bound_literal, exact_literal, identifier
+from oncelake.spark.sql import bound_literal, exact_literal, in_target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,7 +58,7 @@ class ReducedBatch:
     rows: DataFrame
     columns: TableColumns
     stats: BatchStats
-    # Conditions on the table, `t`.
+    # Conditions on the table that is merged into.
     where: tuple[str, ...]
     # The size of the table's files in which the keys can lie.
     bytes: int
@@ -202,7 +202,7 @@ def _in_partitions(values: Mapping[str, set[str]], columns: TableColumns) -> lis
     conditions = []
     for name, texts in values.items():
         literals = (exact_literal(text, _kind(columns, name)) for text in sorted(texts))
-        conditions.append(f"t.{identifier(name)} IN ({', '.join(literals)})")
+        conditions.append(f"{in_target(name)} IN ({', '.join(literals)})")
     return conditions
 
 
@@ -219,7 +219,7 @@ def _in_ranges(ranges: Mapping[str, tuple[str | None, str | None]], columns: Tab
         kind = _kind(columns, name)
         if least is not None and most is not None and kind not in ("float", "double"):
             lower, upper = exact_literal(least, kind), exact_literal(most, kind)
-            conditions.append(f"t.{identifier(name)} >= {lower} AND t.{identifier(name)} <= {upper}")
+            conditions.append(f"{in_target(name)} >= {lower} AND {in_target(name)} <= {upper}")
     return conditions
 
 

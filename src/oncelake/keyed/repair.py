@@ -25,7 +25,7 @@ from oncelake.model.markers import Marker, app_id
 from oncelake.model.slices import Named
 from oncelake.spark.columns import FrameOrigin, find_column
 from oncelake.spark.materialize import materialize
-from oncelake.spark.sql import all_of, identifier, one_of, typed_literal
+from oncelake.spark.sql import TARGET, all_of, identifier, in_target, one_of, typed_literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -219,8 +219,8 @@ class Duplicates:
         kept = deduplicate(affected, self.keys if self.keep else (*self.keys, TIE), rank).drop(_FILE, TIE)
         deleted = affected.select(*map(column, self.keys)).distinct().withColumn(_KEPT, F.lit(False))
         source = kept.withColumn(_KEPT, F.lit(True)).unionByName(deleted, allowMissingColumns=True)
-        keys = [f"t.{identifier(key)} = s.{identifier(key)}" for key in self.keys]
-        where = [one_of(partitions, of="t.")] if partitions else []
+        keys = [f"{in_target(key)} = s.{identifier(key)}" for key in self.keys]
+        where = [one_of(partitions, of=f"{TARGET}.")] if partitions else []
         clauses = Clauses(
             on=all_of([f"NOT s.{_KEPT}", *keys, *filter(None, where)]),
             delete=F.lit(True),

@@ -17,6 +17,15 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _PLAIN = re.compile(r"[\w .,:@+=/()-]*")
 
 
+# The table that is merged into, in conditions and columns. Under Connect a view of this name stands for it.
+TARGET = "once_table"
+
+
+def in_target(name: str) -> str:
+    """Return a column of the table that is merged into."""
+    return f"{TARGET}.{identifier(name)}"
+
+
 def identifier(name: str) -> str:
     """Quote the name of a column."""
     return "`" + name.replace("`", "``") + "`"
