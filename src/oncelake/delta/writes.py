@@ -205,9 +205,8 @@ def change(session: SparkSession, path: str, condition: str, sets: Mapping[str, 
     table = f"delta.{identifier(path)}"
     assignments = ", ".join(f"{identifier(name)} = {value}" for name, value in (sets or {}).items())
     with own_session(session) as own:
-        own.sql(
-            f"UPDATE {table} SET {assignments} WHERE {condition}" if sets else f"DELETE FROM {table} WHERE {condition}"
-        )
+        doing = f"UPDATE {table} SET {assignments}" if sets else f"DELETE FROM {table}"
+        own.sql(f"{doing} WHERE {condition}")
 
 
 def _settings(stamp: Stamp) -> dict[str, str]:
