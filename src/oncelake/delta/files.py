@@ -48,17 +48,6 @@ class CheckpointAdds:
             self._statistics[name, kind] = Statistics.concat(parts)
         return self._statistics[name, kind]
 
-    def texts(self, rows: Sequence[int]) -> Iterator[str | None]:
-        """Yield the texts of the statistics of some of them, which are given by their numbers in order."""
-        wanted, first = iter(rows), 0
-        row = next(wanted, None)
-        for batch in self._files.add_batches(("stats",)):
-            texts = batch.column("stats").to_pylist()
-            while row is not None and row < first + len(texts):
-                yield texts[row - first]
-                row = next(wanted, None)
-            first += len(texts)
-
 
 @dataclass(frozen=True)
 class Files:
@@ -150,20 +139,20 @@ class Files:
         columns = [self.partition(name).to_pylist() for name in self.partitioned_by]
         return list(zip(*columns, strict=True)) if columns else [()] * len(self)
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield the `add` action of each file, for whoever needs all of it: one by one, which takes its time."""
-        names = self.table.column_names
-        texts = self._texts()
-        for batch in self.table.to_batches():
-            for row in batch.to_pylist():
-                yield _action(row, next(texts), names)
+    def where(self, wanted: pa.Array) -> Files:
+        """Return some of the files."""
+        return Files(self.table.filter(wanted), self.partitioned_by, self.checkpoint)
 
-    def _texts(self) -> Iterator[str | None]:
-        """Yield the statistics of each file."""
-        rows = self.table.column("row").drop_null().to_pylist()
-        if self.checkpoint is not None and rows:
-            yield from self.checkpoint.texts(rows)
-        yield from self.table.column("stats").slice(len(rows)).to_pylist()
+    def locations(self) -> Iterator[dict[str, Any]]:
+        """Yield the path and, if there is one, the deletion vector of each file, as the log has them."""
+        for row in self.table.select(["path", "vector", "deleted"]).to_pylist():
+            if row["vector"] is None:
+                yield {"path": row["path"]}
+                continue
+            storage, _, rest = row["vector"].partition("@")
+            path, _, offset = rest.rpartition("@")
+            vector = {"storageType": storage, "pathOrInlineDv": path, "cardinality": row["deleted"]}
+            yield {"path": row["path"], "deletionVector": vector | ({"offset": int(offset)} if offset else {})}
 
     def nulls(self, name: str, kind: str = "") -> tuple[int, int | None]:
         """Return at least and at most how many rows are null in a column; None for most where a file does not say."""
@@ -281,20 +270,6 @@ def _row(add: Mapping[str, Any], partitioned_by: Iterable[str]) -> dict[str, Any
         "stats": add.get("stats"),
         **{_partition(name): values.get(name) for name in partitioned_by},
     }
-
-
-def _action(row: Mapping[str, Any], stats: str | None, names: Iterable[str]) -> dict[str, Any]:
-    """Return the `add` action of a file from its columns."""
-    partitions = {name.removeprefix(_PARTITION): row[name] for name in names if name.startswith(_PARTITION)}
-    action = {"path": row["path"], "partitionValues": partitions, "size": row["size"]}
-    action |= {} if row["modified"] is None else {"modificationTime": row["modified"]}
-    action |= {} if stats is None else {"stats": stats}
-    if row["vector"] is None:
-        return action
-    storage, _, rest = row["vector"].partition("@")
-    path, _, offset = rest.rpartition("@")
-    vector = {"storageType": storage, "pathOrInlineDv": path, "cardinality": row["deleted"]}
-    return action | {"deletionVector": vector | ({"offset": int(offset)} if offset else {})}
 
 
 def _partition(name: str) -> str:

@@ -6,30 +6,33 @@ import posixpath
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from oncelake.delta.log import TableLog, read_log_at
 from oncelake.errors import CorruptLog
 from oncelake.storage.objects import storage
 
+if TYPE_CHECKING:
+    from oncelake.delta.files import Files
+
 # The alphabet of Z85, in which Delta spells the uuid of a file of deletion vectors.
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _UUID_CHARACTERS = 20
 
-NeedsFile = Callable[[TableLog, Mapping[str, Any]], bool]
 
-
-def unreadable(table: str, path: str, version: int, needs: NeedsFile = lambda *_: True) -> str | None:
+def unreadable(
+    table: str, path: str, version: int, needed: Callable[[TableLog], Files] = lambda log: log.files
+) -> str | None:
     """Return why a version of a table can no longer be read; None if its log and all files that are needed exist."""
     try:
         log = read_log_at(table, path, version)
-        files = log.files
+        files = needed(log)
     except CorruptLog as error:
         return f"the log of {table} no longer reaches back to version {version}: {error.message}"
     if log.version != version:
         return f"the log of {table} no longer reaches back to version {version}"
-    names = [name for file in files if needs(log, file) for name in _names(file)]
+    names = [name for file in files.locations() for name in _names(file)]
     missing = _missing(posixpath.join(path, name) for name in names)
     return None if missing is None else f"{missing} of version {version} of {table} does not exist: it was vacuumed"
 

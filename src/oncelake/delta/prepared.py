@@ -82,7 +82,8 @@ class PreparedRows:
             own = read_log("tombstones", self.path)
             counted, _, _ = self._decide(own)
         attempts = {attempt for attempt, version in counted.items() if not self._undone(version)} | {None}
-        files = [file["path"] for file in own.files if _tags(file)[ATTEMPT] in attempts]
+        tagged = zip(own.files.paths(), _tags(own, ATTEMPT), strict=True)
+        files = [path for path, attempt in tagged if attempt in attempts]
         return self._read(own, files) if files else None
 
     def prepare(self, rows: DataFrame) -> None:
@@ -185,15 +186,14 @@ def _among(attempts: Iterable[str]) -> str:
 def _attempts(own: TableLog) -> list[_Prepared]:
     """Return the attempts whose verdict is not recorded, by the partitions of their files."""
     found: dict[str, _Prepared] = {}
-    for file in own.files:
-        tags = _tags(file)
-        if tags[ATTEMPT] is not None:
-            at = datetime.fromtimestamp(file["modificationTime"] / 1000, UTC)
-            work, generation, attempt, read = (tags[name] for name in _TAGS)
-            found.setdefault(attempt, _Prepared(attempt, work, int(generation), int(read), at))
+    written = own.files.modified.to_pylist()
+    for at, work, generation, attempt, read in zip(written, *(_tags(own, name) for name in _TAGS), strict=True):
+        if attempt is not None:
+            time = datetime.fromtimestamp(at / 1000, UTC)
+            found.setdefault(attempt, _Prepared(attempt, work, int(generation), int(read), time))
     return list(found.values())
 
 
-def _tags(file: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a file's partition says of the attempt that wrote it; nothing, if it is settled."""
-    return {name: file["partitionValues"].get(name) or None for name in _TAGS}
+def _tags(own: TableLog, name: str) -> list[Any]:
+    """Return for each file what its partition says of the attempt that wrote it; None, if it is settled."""
+    return [value or None for value in own.files.partition(name).to_pylist()]

@@ -56,18 +56,26 @@ def time_profile(files: Files, column: TimeColumn) -> TimeProfile:
     return found
 
 
+def may_hold(files: Files, column: TimeColumn, interval: Interval) -> pa.Array:
+    """Return for each file whether it may have rows of an interval: its time is in it, or it does not say its time."""
+    start, end = _ranges(files, column)
+    first, last = interval.start.timestamp() / _MINUTE, interval.end.timestamp() / _MINUTE
+    overlaps = pc.and_(pc.less(start, last), pc.greater(pc.add(end, 1), first))
+    if column.name in files.partitioned_by:
+        timeless = pc.equal(pc.fill_null(files.partition(column.name), ""), "")
+    else:
+        timeless = files.statistics(column.name, column.kind).only_nulls()
+    return pc.if_else(pc.greater_equal(end, start), overlaps, None).fill_null(pc.invert(timeless))
+
+
 def _between(values: Sequence[float], place: int, share: float) -> float:
     return values[place - 1] + (values[place] - values[place - 1]) * share
 
 
 def _profile(files: Files, column: TimeColumn) -> TimeProfile:
-    if column.name in files.partitioned_by:
-        least = most = files.partition(column.name)
-        rows = files.statistics().rows
-    else:
-        found = files.statistics(column.name, column.kind)
-        least, most, rows = found.least, found.most, found.rows
-    start, end = _minutes(least, column, column.first), _minutes(most, column, column.last)
+    start, end = _ranges(files, column)
+    by_partition = column.name in files.partitioned_by
+    rows = files.statistics(*(() if by_partition else (column.name, column.kind))).rows
     usable = pc.fill_null(pc.greater_equal(end, start), fill_value=False)
     start, end = start.filter(usable), pc.add(end.filter(usable), 1)
     length = pc.cast(pc.subtract(end, start), pa.float64())
@@ -79,6 +87,16 @@ def _profile(files: Files, column: TimeColumn) -> TimeProfile:
         return TimeProfile([], [], [])
     minutes, *amounts = (pa.concat_arrays(each.chunks) for each in changes.columns)
     return TimeProfile(_content(minutes).cast("q"), *(_amounts_before(minutes, each) for each in amounts))
+
+
+def _ranges(files: Files, column: TimeColumn) -> tuple[pa.Array, pa.Array]:
+    """Return the first and the last minute of each file; null where it does not tell them."""
+    if column.name in files.partitioned_by:
+        least = most = files.partition(column.name)
+    else:
+        found = files.statistics(column.name, column.kind)
+        least, most = found.least, found.most
+    return _minutes(least, column, column.first), _minutes(most, column, column.last)
 
 
 def _sum_by_minute(minute: pa.Array, size: pa.Array, rows: pa.Array) -> pa.Table:

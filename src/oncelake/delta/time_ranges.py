@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from oncelake.delta.commit_file import CommitFile, statistics_of
@@ -13,6 +13,9 @@ from oncelake.delta.log import TableLog
 from oncelake.model.intervals import Interval, merge
 from oncelake.model.slices import parse_slice
 from oncelake.model.work import InputSize
+
+if TYPE_CHECKING:
+    from oncelake.delta.files import Files
 
 # Delta cuts times in statistics to milliseconds.
 _TICK = timedelta(milliseconds=1)
@@ -87,6 +90,13 @@ def estimate(log: TableLog, column: TimeColumn, interval: Interval) -> InputSize
     from oncelake.delta.time_profile import time_profile
 
     return time_profile(log.files, column).within(interval)
+
+
+def files_within(log: TableLog, column: TimeColumn, interval: Interval) -> Files:
+    """Return the files that may have rows of an interval: all that do not say otherwise."""
+    from oncelake.delta.time_profile import may_hold
+
+    return log.files.where(may_hold(log.files, column, interval))
 
 
 def null_times(log: TableLog, name: str) -> tuple[int, int | None]:

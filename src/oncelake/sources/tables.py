@@ -6,13 +6,13 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelake.delta.layout import ColumnNames, parse_columns
 from oncelake.delta.log import TableLog
 from oncelake.delta.pinned_version import unreadable
 from oncelake.delta.tables import delta_log, require_log
-from oncelake.delta.time_ranges import TimeColumn, changed_files, estimate, null_times, touched
+from oncelake.delta.time_ranges import TimeColumn, changed_files, estimate, files_within, null_times, touched
 from oncelake.delta.writes import table_at
 from oncelake.errors import BadDeclaration, NullTimes, VersionGone
 from oncelake.model.contracts import Pins, Read, Reading
@@ -25,6 +25,8 @@ from oncelake.spark.sql import identifier, inside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from oncelake.delta.files import Files
 
 # What is done about rows whose time is null.
 REPORT, REFUSE = "report", "refuse"
@@ -106,18 +108,17 @@ class TableSource:
         if log is None or log.metadata.get("id") != pins.get("id"):
             problem: str | None = "the table was dropped or recreated"
         else:
-            problem = unreadable(self.name, table.path, version, lambda *file: self._needs(reading, *file))
+            problem = unreadable(self.name, table.path, version, lambda log: self._needed(reading, log))
         if problem:
             facts = {"slice": str(reading.slice), "pipeline": reading.pipeline, "table": self.name}
             raise VersionGone(version=version, problem=problem, **facts)
 
-    def _needs(self, reading: Reading, log: TableLog, file: Mapping[str, Any]) -> bool:
-        """Return whether a file may have rows of the slice."""
+    def _needed(self, reading: Reading, log: TableLog) -> Files:
+        """Return the files that may have rows of the slice."""
         zone = reading.grid.zone if reading.grid else "UTC"
         column = TimeColumn.of(log, self.time, zone) if self.time else None
-        held = column.held(file) if column else None
         slice_ = reading.slice
-        return held is None or not isinstance(slice_, Interval) or any(slice_.overlaps(part) for part in held)
+        return files_within(log, column, slice_) if column and isinstance(slice_, Interval) else log.files
 
     def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
         """Return a function that reads the rows of a slice, as of the pinned version."""
