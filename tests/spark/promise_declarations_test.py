@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+import pytest
 from deltalake import DeltaTable
 
 import oncelake as once
@@ -35,6 +36,28 @@ def test_a_renamed_append_goes_on_where_its_former_name_ended(spark, tmp_path):
     assert [work.outcome for work in report.works] == ["already_done", "committed"]
     assert rows(tmp_path, "id") == [(14,), (15,)]
     assert [work.outcome for work in renamed.run(now=at(16)).works] == ["already_done", "already_done"]
+
+
+@pytest.mark.parametrize("pattern", [once.append("t"), once.overwrite("t")], ids=["append", "overwrite"])
+def test_what_a_restore_undoes_is_done_again_under_the_new_name(spark, tmp_path, pattern):
+    deliver(spark, tmp_path, (14, at(14, 1), 1), (15, at(15, 1), 1))
+    former = project(spark, tmp_path, pattern)
+    former.run(now=at(15))
+    former.restore("t", 0)
+    former.run(now=at(16))
+    before, newest = rows(tmp_path, "id"), former.history("t")[0].version
+    renamed = project(spark, tmp_path, pattern, "load_orders", formerly="load")
+    planned = renamed.restore("t", 0)
+    assert {work.pipeline for work in planned.undone} == {"load_orders"}
+    assert planned.elsewhere == ()
+    assert rows(tmp_path, "id") == []
+    # Undone, the requests under either name are closed.
+    assert renamed.restore("t", newest).undone == ()
+    assert [work.outcome for work in renamed.run(now=at(16)).works] == ["already_done", "already_done"]
+    assert rows(tmp_path, "id") == before
+    renamed.restore("t", 0)
+    assert renamed.run(now=at(16)).outcome == "done"
+    assert rows(tmp_path, "id") == before
 
 
 def test_the_id_of_the_project_is_in_the_facts(spark, tmp_path):

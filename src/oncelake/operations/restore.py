@@ -18,9 +18,12 @@ from oncelake.errors import BadVersion, CannotRestore
 from oncelake.model.coverage import Coverage, align
 from oncelake.model.intervals import Interval, parse_interval, subtract
 from oncelake.model.markers import (
+    RESTATE_PREFIX,
     Marker,
+    former_app_ids,
     newest_reload,
     parse_app_id,
+    present_app_id,
     reload_generation,
     restate_app_id,
     restore_marker,
@@ -81,18 +84,21 @@ def plan_restore(log: TableLog, to: int, pipelines: Mapping[str, Pipeline]) -> R
     then = replace(read_log_at(log.table, log.path, to), formerly=log.formerly)
     undone: list[Undone] = []
     closed: list[str] = []
-    for pipeline, target in sorted({parsed[:2] for name in log.markers if (parsed := parse_app_id(name))}):
+    # Works of a renamed pipeline are requested under its present name, each once.
+    names = dict.fromkeys(present_app_id(name, log.formerly) for name in log.markers)
+    for pipeline, target in sorted({parsed[:2] for name in names if (parsed := parse_app_id(name))}):
         kept = _done(then, pipeline, target)
         undone += _undone_intervals(log, pipeline, target, kept)
         closed += _closed_intervals(log, pipeline, target, kept, undone)
-    for name in log.markers:
+    for name in names:
         work = _whole_work(name, log, pipelines)
         if work is None:
             continue
         if not _is_done(name, work, log, then):
             undone.append(work)
         elif (log.recorded(work.marker.app_id) or 0) >= work.generation:
-            closed.append(work.marker.app_id)
+            spelled = (work.marker.app_id, *former_app_ids(work.marker.app_id, log.formerly))
+            closed += [name for name in spelled if name in log.markers]
     ours = tuple(each for each in undone if each.pipeline in pipelines and not isinstance(each.slice, Named))
     elsewhere = tuple(each for each in undone if each not in ours)
     return Restore(log.table, log.version, to, ours, elsewhere, tuple(closed))
@@ -135,9 +141,10 @@ def _closed_intervals(
     """Yield the requests for time whose rows are in the version gone back to; the rest of it is requested by itself."""
     raised = {each.marker.app_id for each in undone}
     prefix = restate_app_id(pipeline, target, Whole()).removesuffix(Whole().text)
+    prefixes = (prefix, *former_app_ids(prefix, log.formerly))
     for name, recorded in log.markers.items():
-        first, _, last = name.removeprefix(prefix).partition("..")
-        if not name.startswith(prefix) or not first[:1].isdigit() or not recorded.version or name in raised:
+        first, _, last = name.rpartition(RESTATE_PREFIX)[2].partition("..")
+        if not name.startswith(prefixes) or not first[:1].isdigit() or not recorded.version or name in raised:
             continue
         slice_ = Coverage(first, last, recorded.version, name).interval
         if any(slice_.overlaps(part) for part in kept):
