@@ -121,6 +121,61 @@ def test_another_zone_plans_days_of_that_zone():
     assert spans(plan, "skip") == [("[2024-03-15, 2024-03-16) Europe/Berlin", 1)]
 
 
+BY_DATE = once.replace_interval("t", time="day")
+KOLKATA = Grid("day", "Asia/Kolkata")
+
+
+def in_kolkata(*days, kind="date", pattern=BY_DATE):
+    """A log of days in another zone, of a table that is cut by a column of that type."""
+    log = log_of(*(KOLKATA.cell(at(day)) for day in days), pattern=pattern)
+    log.schema = {"day": kind, "at": "timestamp"}
+    return log
+
+
+def refusals(plan):
+    return [(item.slice, item.refusal.code) for item in plan.works if item.action == "wait"]
+
+
+def test_dates_of_another_zone_are_not_replaced_one_day_at_a_time():
+    plan = plan_of(daily(BY_DATE), in_kolkata(14, 15))
+    assert refusals(plan) == [("[2024-03-15, 2024-03-16)", "other_timezone")]
+    assert spans(plan, "skip") == [("[2024-03-14, 2024-03-15)", 1)]
+    assert spans(plan) == [("[2024-03-16, 2024-03-17)", 1)]
+    assert "oncelake rebuild t" in str(plan.works[1].refusal)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern"), [("date", REPLACE), ("timestamp", BY_DATE), ("date", PATTERNS["merge"])], ids=str
+)
+def test_instants_and_keys_are_of_no_zone(kind, pattern):
+    plan = plan_of(daily(pattern), in_kolkata(14, 15, kind=kind, pattern=pattern))
+    assert refusals(plan) == []
+
+
+@pytest.mark.parametrize(("zone", "refused"), [("Asia/Kolkata", 1), ("UTC", 0)])
+def test_a_commit_says_in_which_zone_its_wall_clock_was(zone, refused):
+    log = log_of(pattern=BY_DATE)
+    log.schema = {"day": "timestamp_ntz"}
+    log.add(BY_DATE.marker("p", Interval(at(14), at(15, 18.5)), 1), cut_by=["day", zone])
+    assert len(refusals(plan_of(daily(BY_DATE), log))) == refused
+
+
+def test_an_interval_around_all_dates_of_another_zone_is_redone():
+    log = in_kolkata(14)
+    assert spans(plan_of(daily(BY_DATE), log))[0] == ("[2024-03-14, 2024-03-15)", 2)
+
+
+def test_late_rows_among_dates_of_another_zone_are_refused_and_all_of_them_are_redone():
+    stale = [late(14, 5)]
+    plan = plan_of(daily(BY_DATE), in_kolkata(14, 15), stale, only=STALE)
+    assert refusals(plan) == [("[2024-03-14, 2024-03-15)", "other_timezone")]
+    log = in_kolkata(14, 15)
+    for day in (14, 15):
+        log.add(Marker(restate_app_id("p", "t", KOLKATA.cell(at(day))), 2))
+    redone = [("[2024-03-14, 2024-03-15)", 2), ("[2024-03-15, 2024-03-16)", 2)]
+    assert spans(plan_of(daily(BY_DATE), log))[:2] == redone
+
+
 def test_what_failed_on_the_former_grid_is_tried_again_on_the_present_one():
     plan = plan_of(daily(), MemoryLog(), failed=hours(14, 5, 6), only=FAILED_BEFORE)
     assert spans(plan) == [("[2024-03-14, 2024-03-15)", 1)]

@@ -38,6 +38,7 @@
     │   ├── PinnedInputGone         the input of an interrupted work's finished targets is gone
     │   ├── OvertakenInputGone      the input of a work that must be applied once more is gone
     │   ├── PartlyDone              an interval is partly done in intervals of another grid
+    │   ├── OtherTimezone           rows around an interval have the dates of another time zone
     │   ├── TombstonesUnknown       the log no longer shows whether tombstones count
     │   ├── OutOfOrder              a newer interval is done, and the result depends on the order
     │   ├── EmptyOverwrite          an overwrite would empty the table
@@ -105,6 +106,7 @@ from oncelake.errors.work import (
     NotPartitioned,
     NullKeys,
     NullTimes,
+    OtherTimezone,
     OutcomeUnknown,
     OutOfOrder,
     OvertakenInputGone,
@@ -157,6 +159,7 @@ __all__ = [
     "NullTimes",
     "OncelakeError",
     "OtherProject",
+    "OtherTimezone",
     "OutOfOrder",
     "OutcomeUnknown",
     "OverlappingWriters",

@@ -194,6 +194,17 @@ class PartlyDone(WorkFailed):
     )
 
 
+class OtherTimezone(WorkFailed):
+    """Rows around an interval were written by the dates of another time zone, and dates do not say their zone."""
+
+    code = "other_timezone"
+    says = (
+        "{slice} of {target} lies where rows have dates of another time zone: "
+        "to replace it alone would remove or repeat rows of its neighbours"
+    )
+    hint = "oncelake rebuild {target}"
+
+
 class CannotRestore(OncelakeError):
     """A table whose features cannot be restored together with its markers."""
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta import writes
+from oncelake.delta.log import TableLog
 from oncelake.delta.prepared import PreparedRows
 from oncelake.delta.tables import Lake, require_log
 from oncelake.errors import CannotRebuild
 from oncelake.model.contracts import Stamp, Table, Writing
-from oncelake.model.coverage import coalesce
+from oncelake.model.coverage import clip, coalesce
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval, merge
 from oncelake.model.markers import Marker, applied_work, parse_app_id, restore_marker
@@ -186,8 +187,18 @@ class Rebuilding:
         for name, made in made_from.items():
             if log.recorded(name) is None and applied_work(name) == name:
                 # A gap that was replayed: without its marker it would be refused as out of order, never written twice.
-                table.mark(Stamp(Marker(name, 1), json.dumps({"oncelake": _without_versions(made)})), session)
+                # Or an interval of which works of another grid did a part: its marker lies on top of theirs.
+                made_here = _without_versions(made) | {"generation": _generation_above(name, log)}
+                marker = Marker(name, made_here["generation"])
+                table.mark(Stamp(marker, json.dumps({"oncelake": made_here})), session)
         return replace(planned, version=version)
+
+
+def _generation_above(name: str, log: TableLog) -> int:
+    """Return a generation above those of the works that share time with a work."""
+    pipeline, target, slice_ = parse_app_id(name) or ("", "", Whole())
+    below = clip(log.coverage(pipeline, target), slice_) if isinstance(slice_, Interval) else []
+    return 1 + max((covered.generation for covered in below), default=0)
 
 
 def _without_versions(facts: Mapping[str, Any]) -> dict[str, Any]:

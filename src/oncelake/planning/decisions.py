@@ -8,9 +8,9 @@ from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.model.contracts import Log, Pattern
+from oncelake.model.contracts import Log, Pattern, RangeWriter
 from oncelake.model.coverage import Coverage, align, clip, coalesce, resolve_overlaps
-from oncelake.model.intervals import Grid, Interval, instant_text, subtract
+from oncelake.model.intervals import Grid, Interval, instant_text, parse_interval, subtract
 from oncelake.model.work import DONE, MISSING, RESTATED, STALE
 
 # The name of a gap.
@@ -19,6 +19,8 @@ _GAP = ""
 _SEVERAL = "several"
 # Which cause an interval has of those of its parts.
 _CAUSES = (RESTATED, MISSING, STALE)
+# Types of time columns whose values mean another instant in another time zone.
+_WITHOUT_ZONE = ("date", "string", "timestamp_ntz")
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -46,6 +48,8 @@ class Decision(NamedTuple):
     app_id: str | None = None
     # Part of an interval that is to do was done, in intervals of another grid.
     partly_done: bool = False
+    # Its rows have the dates of another time zone: to replace it alone would remove rows of its neighbours.
+    other_zone: bool = False
 
 
 def decide(  # noqa: PLR0913  the three last are keyword arguments with defaults
@@ -86,7 +90,9 @@ def decide(  # noqa: PLR0913  the three last are keyword arguments with defaults
         for start, end, (covered, request, part) in align(*rows)
         if covered is not None
     ]
-    return _on_grid(_reapply(found, done, log), pipeline.grid, pattern)
+    found = _on_grid(_reapply(found, done, log), pipeline.grid, pattern)
+    other_zone = _cut_in_other_zone(recorded, pipeline, pattern, log)
+    return _flag_other_zone(found, other_zone, pipeline.grid) if other_zone else found
 
 
 def _decide(
@@ -163,6 +169,42 @@ def _on_grid(decisions: list[Decision], grid: Grid, pattern: Pattern) -> list[De
     parts = [part for decision in decisions for part in _cut(decision, grid)]
     cells = groupby(parts, key=lambda part: grid.floor(datetime.fromisoformat(part.start)))
     return [_merge(list(group), pattern) for _, group in cells]
+
+
+def _cut_in_other_zone(recorded: Sequence[Coverage], pipeline: Pipeline, pattern: Pattern, log: Log) -> list[Interval]:
+    """Return the time that was done in another time zone, if the table is cut by a column whose values have none."""
+    column = pattern.cut_column(log) if isinstance(pattern, RangeWriter) else None
+    kind = next((kind for name, kind in log.schema.items() if column and name.casefold() == column.casefold()), None)
+    if kind not in _WITHOUT_ZONE or pipeline.grid is None or pipeline.start is None:
+        return []
+    days, first = Grid("day", pipeline.grid.zone), instant_text(pipeline.start)
+    markers = {covered.name: parse_interval(covered.name.rpartition("/")[2]) for covered in recorded}
+    off = {name for name, cut in markers.items() if not (days.is_boundary(cut.start) and days.is_boundary(cut.end))}
+    if kind == "timestamp_ntz":
+        # Hours of the same zone are not midnights either: the commit says in which zone it was cut.
+        off = {name for name in off if _zone_of(name, log) not in (None, days.zone)}
+    found = [covered for covered in recorded if covered.name in off and covered.end > first]
+    return coalesce(covered._replace(start=max(covered.start, first)) for covered in found)
+
+
+def _zone_of(name: str, log: Log) -> str | None:
+    commit = log.commit(name)
+    cut_by = commit.facts.get("cut_by") if commit else None
+    return cut_by[1] if cut_by else None
+
+
+def _flag_other_zone(decisions: list[Decision], other_zone: list[Interval], grid: Grid) -> list[Decision]:
+    """Flag what is to do where works of another time zone are, unless all of those are redone.
+
+    That is certain if all were requested, because a request stays until it is done, or if they lie in one interval.
+    """
+    times = [(each, parse_interval(f"{each.start}..{each.end}")) for each in decisions if each.action == "run"]
+    touching = [(each, time) for each, time in times if any(time.overlaps(other) for other in other_zone)]
+    certain = all(each.cause == RESTATED for each, _ in touching) or sum(grid.count(time) for _, time in touching) == 1
+    if certain and not subtract(other_zone, [time for _, time in touching]):
+        return decisions
+    flagged = {each for each, _ in touching}
+    return [each._replace(other_zone=True) if each in flagged else each for each in decisions]
 
 
 def _cut(decision: Decision, grid: Grid) -> Iterator[Decision]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.errors import PartlyDone
+from oncelake.errors import OtherTimezone, PartlyDone
 from oncelake.model.contracts import RangeWriter
 from oncelake.model.coverage import align, coalesce
 from oncelake.model.intervals import Grid, Interval, merge, parse_interval, subtract
@@ -104,8 +104,9 @@ def _works(
         if waits_for and decision.action == "run":
             why = f"{waits_for.pipeline} has not done {waits_for.interval} of {waits_for.table}"
             yield Planned(work, "wait", why, decision.cause, size, waits_for)
-        elif decision.partly_done and not pattern.restates:
-            refusal = PartlyDone(target=pattern.target, pipeline=pipeline.name, slice=str(slice_))
+        elif decision.other_zone or (decision.partly_done and not pattern.restates):
+            error = OtherTimezone if decision.other_zone else PartlyDone
+            refusal = error(target=pattern.target, pipeline=pipeline.name, slice=str(slice_))
             yield Planned(work, "wait", refusal.message, decision.cause, size, refusal=refusal)
         else:
             yield Planned(work, decision.action, decision.why, decision.cause, size)

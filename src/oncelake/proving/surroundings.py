@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from oncelake.errors import PartlyDone, WrongTimeType
+from oncelake.errors import OtherTimezone, PartlyDone, WrongTimeType
 from oncelake.model.intervals import Grid, Interval, instant_text, parse_interval
 from oncelake.model.work import STALE
 from oncelake.proving.calls import JVM, KILL, Act
@@ -170,9 +170,9 @@ def grid_changed(testbed: Testbed) -> Iterator[Case]:
     copies = testbed.input_copies
     if copies is None or not copies.complete:
         return
-    for former in _former_grids(copies, _interval(testbed.job.spans[0])):
+    for former in _former_grids(copies, _interval(testbed.job.spans[0]), testbed.job.ordered):
         testbed.reset()
-        works = _run_on(testbed, copies, former, former.done)
+        works = _run_on(testbed, copies, former, former.grid.cell(former.done.start))
         if any(work.get("code") == WrongTimeType.code for work in works):
             continue  # a column of dates cannot be cut by hours
         grid = f"every {former.grid.every} in {former.grid.zone}"
@@ -181,13 +181,13 @@ def grid_changed(testbed: Testbed) -> Iterator[Case]:
         yield Case(f"grid_changed:from-{former.name}", "grid_changed", story, execute)
 
 
-def _former_grids(copies: InputCopies, first: Interval) -> Iterator[_FormerGrid]:
+def _former_grids(copies: InputCopies, first: Interval, ordered: bool) -> Iterator[_FormerGrid]:
     every, zone = copies.grid.every, copies.grid.zone
     if every in _FINER:
         grid = Grid(_FINER[every], zone)
-        # Up to the middle of the rows, so that some are there and some are not.
-        cut = max(grid.floor(copies.middle), grid.after(first.start))
-        yield _FormerGrid(_FINER[every], grid, Interval(first.start, cut, zone))
+        # In the middle of the rows, so that some are there and some are not.
+        middle = grid.cell(copies.middle)
+        yield _FormerGrid(_FINER[every], grid, Interval(first.start if ordered else middle.start, middle.end, zone))
     if every in _COARSER:
         grid = Grid(_COARSER[every], zone)
         yield _FormerGrid(_COARSER[every], grid, grid.around(first))
@@ -198,9 +198,10 @@ def _former_grids(copies: InputCopies, first: Interval) -> Iterator[_FormerGrid]
 def _change_grid(testbed: Testbed, copies: InputCopies, former: _FormerGrid) -> Violation | None:
     testbed.reset()
     works = _run_on(testbed, copies, former, former.done) + testbed.run(inputs=copies.paths)
-    refused = [work for work in works if work.get("code") == PartlyDone.code and not testbed.job.restates]
+    codes = {OtherTimezone.code} if testbed.job.restates else {OtherTimezone.code, PartlyDone.code}
+    refused = [work for work in works if work.get("code") in codes]
     if refused:
-        # Rows that cannot be written twice: the error names the way out.
+        # Rows that cannot be written twice, or have dates of another zone: the error names the way out.
         works = [work for work in works if work not in refused]
         works += testbed.run(inputs=copies.paths, rebuild=True) + testbed.run(inputs=copies.paths)
     found = testbed.judge(works, who="the run") or _still_to_do(testbed, inputs=copies.paths)
