@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple, TypeVar
 
 from oncelake.declare.pipelines import Pipeline
@@ -133,14 +135,21 @@ def _chunks(
 
 def _chunk(part: Interval, pipeline: Pipeline, grid: Grid, known: LakeState) -> tuple[Interval, InputSize]:
     """Return the first chunk of a part: as many intervals as are allowed, halved until there is little enough in them."""
-    cells = CHUNK_CELLS
-    while True:
+
+    @cache
+    def chunk_of(halvings: int) -> tuple[Interval, InputSize]:
+        cells = CHUNK_CELLS >> halvings
         end = min(grid.step(part.start, cells), part.end) if cells > 1 else grid.after(part.start)
         chunk = Interval(part.start, end, part.zone)
-        size = known.estimate(pipeline, chunk)
-        if cells == 1 or size.bytes is None or size.bytes <= CHUNK_BYTES:
-            return chunk, size
-        cells //= 2
+        return chunk, known.estimate(pipeline, chunk)
+
+    def is_small(halvings: int) -> bool:
+        found = chunk_of(halvings)[1].bytes
+        return found is None or found <= CHUNK_BYTES
+
+    # Less time holds less, so the fewest halvings are found by bisection; one interval is as little as there can be.
+    last = CHUNK_CELLS.bit_length() - 1
+    return chunk_of(0 if is_small(0) else bisect_left(range(last), 1, lo=min(1, last), key=is_small))
 
 
 class _Owner(NamedTuple):
