@@ -12,10 +12,11 @@ from oncelake.declare.code_fingerprint import pipeline_fingerprint
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.conflicts import ErrorKind, classify, one_line
 from oncelake.errors import (
+    DeltaMissing,
     MachineFailed,
     OncelakeError,
-    PartlyDone,
     OvertakenInputGone,
+    PartlyDone,
     PinnedInputGone,
     SourceChanged,
     SparkLost,
@@ -112,12 +113,12 @@ class _Attempt:
         done = {work: states[work.target] for work in self.works if states[work.target].done}
         for work, state in done.items():
             self.outcomes.setdefault(work.target, state.outcome(work))
-        left = [work for work in self.works if work.target not in self.outcomes]
         overtaken = {work: states[work.target] for work in self.works if states[work.target].overtaken is not None}
         pins = cache(make_pins)
         for work, state in overtaken.items():
             if self._reapply(work, state, pins, session):
                 return SplitRange()
+        left = [work for work in self.works if work.target not in self.outcomes]
         if not left:
             return None
         if partly := [work for work in left if states[work.target].partly]:
@@ -136,7 +137,6 @@ class _Attempt:
             self._require_inputs(recorded, left, next(iter(finished)))
             raise
 
-    def _require_inputs(self, pins: Pins, left: Sequence[Work], sibling: Work) -> None:
     def _reapply(self, work: Work, state: CommitState, pins: Callable[[], Pins], session: Any) -> SplitRange | None:
         """Apply a work once more that another commit had overtaken, from the input that it was committed from."""
         recorded = state.commit.facts.get("pins") if state.commit else None
@@ -150,6 +150,7 @@ class _Attempt:
                 raise OvertakenInputGone(target=work.target, problem=one_line(error), **facts) from error
         return self._write_all([work], recorded, session)
 
+    def _require_inputs(self, pins: Pins, left: Sequence[Work], sibling: Work) -> None:
         """Raise PinnedInputGone if the input of the finished targets, which the others are written from, is gone."""
         try:
             for name, source in self.pipeline.reads.items():
@@ -231,6 +232,8 @@ def _error_for(error: Exception, work: Work) -> OncelakeError:
     if isinstance(error, OncelakeError):
         return error
     problem = f"{type(error).__name__}: {one_line(error)}"
+    if kind is ErrorKind.NO_DELTA:
+        return DeltaMissing(problem=problem, **facts)
     return (MachineFailed if kind is ErrorKind.MACHINE else WriteFailed)(problem=problem, **facts)
 
 
