@@ -54,6 +54,11 @@ def corrected(testbed: Testbed) -> Iterator[Case]:
         yield _case(testbed, "corrected:resumed", story, _resume_after_rebuild, altered)
 
 
+def _redo(testbed: Testbed) -> dict[str, Any]:
+    """Return the request that redoes finished work: a restatement where rows are replaced, else a rebuild."""
+    return {"restate": not testbed.job.redoes} if testbed.job.replaces else {"rebuild": True}
+
+
 def _restate_corrected(testbed: Testbed, altered: AlteredInput) -> Violation | None:
     testbed.reset()
     testbed.run(root=altered.root)
@@ -115,8 +120,7 @@ def _correct_partly(testbed: Testbed, altered: AlteredInput) -> Violation | None
     testbed.reset()
     works = testbed.run(spans=testbed.job.spans[:1], root=altered.root)
     works += testbed.run()
-    redo = {"restate": True} if testbed.job.replaces else {"rebuild": True}
-    return testbed.judge([*works, *testbed.run(**redo)])
+    return testbed.judge([*works, *testbed.run(**_redo(testbed))])
 
 
 def _resume_after_rebuild(testbed: Testbed, altered: AlteredInput) -> Violation | None:
@@ -361,8 +365,7 @@ def _correct_renamed(testbed: Testbed, altered: AlteredInput) -> Violation | Non
     name = _new_name(testbed, formerly=True)
     testbed.reset()
     testbed.run(root=altered.root)
-    redo = {"restate": not testbed.job.redoes} if testbed.job.replaces else {"rebuild": True}
-    return testbed.judge([*testbed.run(**redo, **name), *testbed.run(**name)])
+    return testbed.judge([*testbed.run(**_redo(testbed), **name), *testbed.run(**name)])
 
 
 def _expect_refusal(testbed: Testbed, works: Works, code: str, before: Mapping[str, Any]) -> Violation | None:
