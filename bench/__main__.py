@@ -8,7 +8,19 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-BENCHES = ("rerun", "cold_run", "status", "layer_tax", "many_works", "fingerprint", "proving", "merging", "backfill")
+BENCHES = (
+    "rerun",
+    "cold_run",
+    "status",
+    "layer_tax",
+    "many_works",
+    "fingerprint",
+    "proving",
+    "merging",
+    "backfill",
+    "large_log",
+    "scale",
+)
 RESULTS = Path(__file__).parent / "results"
 
 
