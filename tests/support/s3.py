@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
@@ -117,7 +117,7 @@ class Proxy:
 @contextmanager
 def proxy(server):
     """Start a proxy in front of a server, yield it with its address, and stop it."""
-    made, closing = Proxy(server), threading.Event()
+    made, closing, writing = Proxy(server), threading.Event(), threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -142,7 +142,9 @@ def proxy(server):
                 made.rendezvous(self.path)
             if fault and fault.unconditional:
                 del self.headers["If-None-Match"]
-            status, headers, content = self.forward(body)
+            # The server looks for an object and then creates it, in two steps; a real store does both in one.
+            with writing if self.headers["If-None-Match"] else nullcontext():
+                status, headers, content = self.forward(body)
             if fault and fault.lose_answer:
                 self.close_connection = True
                 return

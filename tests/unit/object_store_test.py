@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import threading
 import zipfile
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from oncelake.declare.store import StoreSettings
 from oncelake.errors import BadSettings
 from oncelake.operations.environment import find_environment
 from oncelake.spark.jars import LOG_STORE, LOG_STORE_JAR
-from oncelake.storage import conditional, options
+from oncelake.storage import conditional, lease, options
 from support.s3 import INTERNAL_ERROR, LOST_ANSWER, NOT_IMPLEMENTED, REGION, UNCONDITIONAL, new_bucket, proxy, s3_server
 
 SECRET = "planted/secret+key"
@@ -218,6 +219,35 @@ def test_a_store_that_fails_for_a_while_is_tried_again(front):
     front.in_turn([INTERNAL_ERROR] * 3, lambda method, _: method == "PUT")
     assert conditional.try_conditional_puts(front.lake).conditional
     assert len(front.hit) == 3
+
+
+def take_at_once(front, count):
+    """Let so many runners take the same lease at the same time; return how many have it."""
+    turns, start, taken = lease.lease_files(front.lake, "silver.orders"), threading.Barrier(count), []
+
+    def take(me):
+        start.wait()
+        taken.append(turns.take(1, {"pid": me, "host": "here"}))
+
+    threads = [threading.Thread(target=take, args=(me,)) for me in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(taken)
+
+
+@pytest.mark.parametrize("fault", [UNCONDITIONAL, NOT_IMPLEMENTED])
+def test_a_store_without_conditional_puts_has_one_holder_of_a_lease(front, fault):
+    front.fault = lambda method, _, headers: fault if method == "PUT" and headers["If-None-Match"] else None
+    assert conditional.try_conditional_puts(front.lake).conditional is False
+    assert take_at_once(front, 4) == 1
+
+
+def test_a_lease_whose_answer_was_lost_is_ours(front):
+    front.once(LOST_ANSWER, lambda method, path: method == "PUT" and "/leases/" in path)
+    assert take_at_once(front, 1) == 1
+    assert front.hit
 
 
 def test_status_says_where_a_project_runs_without_trying(front, tmp_path):

@@ -67,8 +67,8 @@ def store_problems(lake: str, session: SparkSession | None = None) -> Iterator[s
         tried = try_conditional_puts(lake)
         finding = several_drivers(lake, session) if tried.conditional else tried
         if not finding.conditional:
-            alone = f"{lake}: safe for one driver at a time only, because {finding.problem}"
-            yield f"{alone}; run one at a time"
+            alone = f"{lake}: safe for one driver at a time only: {finding.problem}"
+            yield f"{alone}; runners take turns by the lease of a table, do not write it by other programs meanwhile"
     if problem := lease_problem(lake):
         yield problem
 

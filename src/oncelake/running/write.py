@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from oncelake.declare.settings import LOCK_TIMEOUT
 from oncelake.delta.compaction import compact_if_due
+from oncelake.delta.lake_session import store_problems
 from oncelake.delta.tables import Lake
 from oncelake.errors import BadDeclaration
 from oncelake.model.contracts import Pattern
@@ -53,6 +54,8 @@ def write(
         raise BadDeclaration(where=call.where, problem="replace_interval needs interval=(start, end)")
     remote = is_connect(frame.sparkSession)
     context = RunContext(_lake(lake, remote, call), lambda: frame.sparkSession, (), LOCK_TIMEOUT)
+    for problem in store_problems(context.lake.path, frame.sparkSession):
+        warnings.warn(problem, stacklevel=2)
     table = context.lake.table(pattern.target)
     todo = Work(pipeline, pattern.target, slice_, generation, pattern.marker(pipeline, slice_, generation))
     if (log := table.log()) is not None and (requested := requested_generation(todo, log)) > generation:

@@ -39,6 +39,11 @@ def try_conditional_puts(lake: str) -> Finding:
     return _found[lake]
 
 
+def has_conditional_puts(lake: str) -> bool:
+    """Return whether a store has conditional puts, as far as this process has tried; it is taken to have them."""
+    return lake not in _found or _found[lake].conditional is not False
+
+
 def last_finding(lake: str) -> Finding:
     """Return what the last session found, without trying: commands that only look write nothing."""
     if lake in _found:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import quote, unquote
 
+from oncelake.storage.conditional import has_conditional_puts
 from oncelake.storage.object_store import in_parallel
 from oncelake.storage.options import object_store
 from oncelake.storage.paths import INTERNAL, is_local
@@ -26,6 +28,8 @@ from oncelake.storage.paths import INTERNAL, is_local
 # A holder renews its lease three times before it expires; after a kill the other runners wait for the rest of it.
 LENGTH = 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+# Without conditional puts: how long after its request a lease is taken to be seen by all.
+_SETTLED = 1.0
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class LeaseFiles:
 
     store: Any
     folder: str
+    # Whether the store creates an object only if there is none.
+    conditional: bool = True
 
     def newest(self) -> tuple[int, dict[str, Any]]:
         """Return the number and the content of the newest lease; 0 and nothing if there was none."""
@@ -51,11 +57,7 @@ class LeaseFiles:
 
     def take(self, number: int, holder: dict[str, Any]) -> bool:
         """Create the lease of a number. Return False if another runner created it, or a newer one."""
-        from obstore.exceptions import AlreadyExistsError
-
-        try:
-            self.store.put(self._path(number), _until(LENGTH, holder), mode="create")
-        except AlreadyExistsError:
+        if not self._create(number, holder):
             return False
         numbers = self._numbers()
         if numbers[-1] != number:
@@ -74,6 +76,34 @@ class LeaseFiles:
         """Extend our lease, or end it with 0 seconds."""
         self.store.put(self._path(number), _until(seconds, holder))
 
+    def _create(self, number: int, holder: dict[str, Any]) -> bool:
+        """Create the file of a number, and return whether it is ours."""
+        from obstore.exceptions import AlreadyExistsError
+
+        token = uuid.uuid4().hex
+        body = _until(LENGTH, {**holder, "token": token})
+        if self.conditional:
+            try:
+                self.store.put(self._path(number), body, mode="create")
+            except AlreadyExistsError:
+                # By another runner; or by this one, and the answer was lost.
+                return self._token(number) == token
+            return True
+        if number in self._numbers():
+            return False
+        # Runners that saw no lease at the same time replace each other's now. After a pause all of them see the last one.
+        self.store.put(self._path(number), body)
+        time.sleep(_SETTLED)
+        return self._token(number) == token
+
+    def _token(self, number: int) -> str | None:
+        from obstore.exceptions import NotFoundError
+
+        with suppress(NotFoundError, ValueError):
+            found: dict[str, Any] = json.loads(bytes(self.store.get(self._path(number)).bytes()))
+            return found.get("token")
+        return None
+
     def _numbers(self) -> list[int]:
         paths = (found["path"].rpartition("/")[2] for batch in self.store.list(self.folder) for found in batch)
         return sorted(int(name[:-5]) for name in paths if name.endswith(".json") and name[:-5].isdigit())
@@ -85,7 +115,9 @@ class LeaseFiles:
 def lease_files(lake: str, table: str) -> LeaseFiles | None:
     """Return the leases of a table; None if the library for object stores is not installed."""
     store = _store(lake)
-    return None if store is None else LeaseFiles(store, f"{INTERNAL}/leases/{quote(table, safe='')}")
+    if store is None:
+        return None
+    return LeaseFiles(store, f"{INTERNAL}/leases/{quote(table, safe='')}", has_conditional_puts(lake))
 
 
 def lease_problem(lake: str) -> str | None:
