@@ -1,6 +1,7 @@
 """On an object store `status`, `plan` and `history` list every log once and request every object once, and nothing else."""
 
 import json
+import threading
 from collections import Counter
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -132,6 +133,43 @@ def test_plan_requests_each_log_once(store, requests):
     plan = project(store[1]).plan(now=NOW)
     assert len(plan.to_do) > TABLES
     assert_bounded(requests(), TABLES + 1)
+
+
+def test_the_files_of_an_interval_are_listed_once(store, requests):
+    """And those of finished works in parallel."""
+    front, lake, direct = store
+    for day in DAYS:
+        direct.put(f"lake/landing/{day.start:%Y-%m-%d}/a.json", b"{}")
+
+    @once.pipeline(
+        name="p1",
+        every="day",
+        start=START,
+        reads=once.files(f"{lake}/landing/{{start:%Y-%m-%d}}/*.json", schema="id long"),
+        writes=once.replace_interval("silver.t1", time="at"),
+    )
+    def rows(source):
+        return source
+
+    others, alone = threading.Barrier(2), []
+
+    def wait_for_another(_, path, __):
+        """Answer a listing when another one is under way."""
+        try:
+            if "landing" in path:
+                others.wait(20)
+        except threading.BrokenBarrierError:
+            alone.append(path)
+
+    front.fault = wait_for_another
+    try:
+        (status,) = once.Project.of(rows, lake=lake).status(now=NOW)
+    finally:
+        front.calm()
+    listed = [path for kind, path in requests() if "landing" in path]
+    assert sorted(listed) == [f"lake/landing/{day.start:%Y-%m-%d}/" for day in DAYS[: COMMITS - 1]]
+    assert alone == []
+    assert len(status.stale) == COMMITS - 1  # nobody pinned these files
 
 
 def test_history_requests_one_log_once(store, requests):

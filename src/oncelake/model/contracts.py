@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -158,6 +158,10 @@ class Reading:
 
 class SourceStats(Protocol):
     """Statistics of a source at one moment, without reading its data."""
+
+    def look_ahead(self, intervals: Iterable[Interval]) -> None:
+        """Prepare for questions about these intervals, so that the answers do not take a request each, one after the other."""
+        ...
 
     def estimate(self, interval: Interval) -> InputSize:
         """Return the size of the input for an interval, as far as it is known."""

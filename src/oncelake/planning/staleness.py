@@ -67,6 +67,8 @@ class Staleness:
         if log is None:
             return []
         facts, code = self._facts(pipeline, log, coverage), pipeline_fingerprint(pipeline, pattern)
+        for stats in self.sources.stats(pipeline).values():
+            stats.look_ahead(covered.interval for covered in coverage if covered.name in facts)
         return [
             part
             for covered in coverage

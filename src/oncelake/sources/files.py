@@ -6,6 +6,7 @@ import csv
 import string
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, reduce
@@ -21,6 +22,8 @@ from oncelake.model.source_location import declared_at
 from oncelake.model.work import InputSize
 from oncelake.spark.sql import identifier
 from oncelake.storage.listing import InputFile, digest, escape_glob, find_files, text_lines
+from oncelake.storage.object_store import in_parallel
+from oncelake.storage.paths import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -215,6 +218,12 @@ class FilesStats:
 
     source: FilesSource
     reading: Reading
+    # What was listed on an object store, by interval: each listing is a request.
+    listed: dict[str, list[InputFile]] = field(default_factory=dict, repr=False, compare=False)
+
+    def look_ahead(self, intervals: Iterable[Interval]) -> None:
+        """List the files of intervals that will be asked for: on an object store, in parallel."""
+        self._list(cell for each in intervals for cell in self.source.cells(replace(self.reading, slice=each)))
 
     def estimate(self, interval: Interval) -> InputSize:
         """Estimate the size of the files; for a long range from a sample of its intervals."""
@@ -222,9 +231,10 @@ class FilesStats:
         assert grid is not None
         count = grid.count(interval)
         sample = [grid.step(interval.start, number) for number in range(0, count, max(1, count // _SAMPLED))]
-        readings = (replace(self.reading, slice=grid.cell(start)) for start in sample)
+        readings = [replace(self.reading, slice=grid.cell(start)) for start in sample]
+        self._list(readings)
         try:
-            size = sum(file.size for reading in readings for file in self.source.found(reading))
+            size = sum(file.size for reading in readings for file in self._found(reading))
         except SourceUnreadable:  # the run will report it
             return InputSize()
         return InputSize(bytes=round(size * count / len(sample)))
@@ -239,9 +249,21 @@ class FilesStats:
         """Return nothing: the path of a file tells its interval."""
         return []
 
+    def _list(self, cells: Iterable[Reading]) -> None:
+        def list_cell(cell: Reading) -> None:
+            with suppress(SourceUnreadable):  # whoever asks for it gets the error
+                self.listed[cell.slice.text] = self.source.found(cell)
+
+        if not is_local(self.reading.lake.file(self.source.path)):
+            in_parallel(list_cell, [cell for cell in cells if cell.slice.text not in self.listed])
+
+    def _found(self, cell: Reading) -> list[InputFile]:
+        known = self.listed.get(cell.slice.text)
+        return self.source.found(cell) if known is None else known
+
     def _reason(self, cell: Reading, pins: Pins) -> str | None:
         try:
-            now = _digest(self.source.found(cell), cell)
+            now = _digest(self._found(cell), cell)
         except SourceUnreadable as error:
             return f"the input files at {self.source.path} may have changed: {error.message}"
         return None if now == self.source.pinned(cell, pins) else f"the input files at {self.source.path} changed"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -175,6 +175,9 @@ class TableStats:
     def name(self) -> str:
         """The name of the table."""
         return self.source.name
+
+    def look_ahead(self, intervals: Iterable[Interval]) -> None:
+        """Do nothing: one log tells of all intervals."""
 
     def estimate(self, interval: Interval) -> InputSize:
         """Return how much there is to read for an interval, by the statistics of its files."""
