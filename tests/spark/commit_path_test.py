@@ -170,6 +170,38 @@ def test_a_rebuild_replays_the_whole_interval_of_what_was_done_in_part(tmp_path,
     assert [str(slice_) for _, slice_ in found.works] == ["[2024-03-14, 2024-03-15)"]
 
 
+def by_date(lake, spark, zone, start):
+    @once.pipeline(
+        every="day",
+        start=start,
+        timezone=zone,
+        reads=once.table("raw", time="at"),
+        writes=once.replace_interval("t", time="day"),
+    )
+    def copy(raw):
+        return raw.withColumn("day", F.to_date("at"))
+
+    return once.Project.of(copy, lake=lake, spark=spark)
+
+
+def test_dates_of_another_zone_are_not_lost_one_day_at_a_time(spark, tmp_path):
+    times = [datetime(2024, 3, day, hour, 30, tzinfo=UTC) for day in (14, 15) for hour in (6, 20)]
+    raw(spark, tmp_path, [(number, time, 0) for number, time in enumerate(times)])
+    over = datetime(2024, 3, 16, tzinfo=UTC)
+    assert by_date(tmp_path, spark, "Asia/Kolkata", "2024-03-14").run(now=over).outcome == "done"
+    # The second day in UTC is done in part. Its date is also that of rows of the first day, which is done.
+    daily = by_date(tmp_path, spark, "UTC", "2024-03-14")
+    first, second = daily.run(now=over).works
+    assert (first.outcome, second.outcome, second.code) == ("already_done", "failed", "other_timezone")
+    assert ids(tmp_path) == [0, 1, 2]
+    assert daily.rebuild("t", now=over).failed is None
+    assert [work.outcome for work in daily.run(now=over).works] == ["already_done"] * 2
+    found = DeltaTable(f"{tmp_path}/t").to_pyarrow_table().to_pylist()
+    assert sorted((row["id"], row["day"].day) for row in found) == [(0, 14), (1, 14), (2, 15), (3, 15)]
+    assert daily.restate("copy", date="2024-03-14", now=over).outcome == "done"
+    assert ids(tmp_path) == [0, 1, 2, 3]
+
+
 def test_a_range_whose_intervals_have_other_columns_is_split(spark, tmp_path):
     raw(spark, tmp_path)
 
