@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
 import oncelake as once
-from oncelake.errors import OncelakeError
+from oncelake.errors import BadVersion, OncelakeError
 from support.lakes import DAYS
 from support.variants import number_of, sample
 
@@ -194,6 +194,10 @@ class World:
         if not self.versions:
             return
         version, state = self.versions[which % len(self.versions)]
+        if version == self.version():
+            with pytest.raises(BadVersion):
+                self.project.restore(TARGET, to=version)
+            return
         self.project.restore(TARGET, to=version)
         self.state, self.pending = state, set()
 

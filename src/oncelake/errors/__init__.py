@@ -14,7 +14,7 @@
     │   ├── UnknownTarget           no pipeline reads or writes that table
     │   ├── NotInCatalog            the session's catalog has no such Delta table
     │   ├── BadRange                the date or range is invalid
-    │   ├── BadVersion              the table does not have that version
+    │   ├── BadVersion              the table does not have that version, or has it now
     │   ├── NothingToRestate        the range was never processed
     │   └── NotEmpty                init would overwrite existing files
     ├── WorkFailed                  exit 1: the work was not written

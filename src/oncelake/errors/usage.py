@@ -115,10 +115,10 @@ class BadRange(UsageError):
 
 
 class BadVersion(UsageError):
-    """The table does not have that version."""
+    """The table does not have that version, or it is the version that it has now."""
 
     code = "bad_version"
-    says = "{target} has no version {version}; the newest version is {newest}"
+    says = "{target} cannot be restored to version {version}; it has the versions before {newest}, which is the newest"
     hint = "oncelake history {target}"
 
 

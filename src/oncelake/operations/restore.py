@@ -79,7 +79,7 @@ class Restore:
 
 def plan_restore(log: TableLog, to: int, pipelines: Mapping[str, Pipeline]) -> Restore:
     """Return what a restore to a version would undo, by what was done then and is done now."""
-    if not 0 <= to <= log.version:
+    if not 0 <= to < log.version:
         raise BadVersion(target=log.table, version=to, newest=log.version)
     then = replace(read_log_at(log.table, log.path, to), formerly=log.formerly)
     undone: list[Undone] = []
