@@ -94,7 +94,7 @@ def looks(monkeypatch):
 
         monkeypatch.setattr(owner, name, instead)
 
-    counting("replays", delta_log, "_replay", lambda table, *_: table)
+    counting("replays", delta_log, "_replay", lambda log, *_: log.table)
     counting("reads", objects._Local, "read", lambda storage, name: storage._folder.rpartition("/")[2])
     real = delta_log.refresh_log
 
