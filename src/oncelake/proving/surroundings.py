@@ -220,12 +220,19 @@ def _run_on(testbed: Testbed, copies: InputCopies, former: _FormerGrid, interval
 
 
 def _is_independent(testbed: Testbed, copies: InputCopies, former: _FormerGrid) -> bool:
-    """Return whether a clean run on the former grid gives the same tables. A sum per interval does not."""
+    """Return whether clean runs on both grids give the same tables. A sum per interval does not.
+
+    One interval shows it where the former grid is finer: it has many works.
+    """
+    finer = former.name == _FINER.get(copies.grid.every)
+    spans = testbed.job.spans[: 1 if finer else None]
     testbed.reset()
-    spans = testbed.job.spans
+    testbed.run(spans=spans, inputs=copies.paths)
+    expected = testbed.fingerprints()
+    testbed.reset()
     whole = Interval(_interval(spans[0]).start, _interval(spans[-1]).end)
     _run_on(testbed, copies, former, former.grid.around(whole))
-    return all(same_content(seen, testbed.reference[name]) for name, seen in testbed.fingerprints().items())
+    return all(same_content(seen, expected[name]) for name, seen in testbed.fingerprints().items())
 
 
 def _interval(span: Span) -> Interval:
