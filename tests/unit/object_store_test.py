@@ -10,6 +10,7 @@ import pytest
 
 from oncelake.declare.settings import FILE, read_settings
 from oncelake.declare.store import StoreSettings
+from oncelake.delta.lake_session import log_store_settings, store_problems
 from oncelake.errors import BadSettings
 from oncelake.operations.environment import find_environment
 from oncelake.spark.jars import LOG_STORE, LOG_STORE_JAR
@@ -219,6 +220,17 @@ def test_a_store_that_fails_for_a_while_is_tried_again(front):
     front.in_turn([INTERNAL_ERROR] * 3, lambda method, _: method == "PUT")
     assert conditional.try_conditional_puts(front.lake).conditional
     assert len(front.hit) == 3
+
+
+def test_our_log_store_is_used_where_it_is_safe_and_a_run_warns_where_it_is_not(front):
+    assert set(log_store_settings(front.lake).values()) == {LOG_STORE}
+    assert list(store_problems(front.lake)) == []
+    conditional._found.clear()
+    front.fault = lambda method, _, headers: UNCONDITIONAL if headers["If-None-Match"] else None
+    assert log_store_settings(front.lake) == {}
+    (problem,) = store_problems(front.lake)
+    assert "safe for one driver at a time only: it replaced an object" in problem
+    assert list(store_problems("/local/lake")) == []
 
 
 def take_at_once(front, count):
