@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from oncelake.delta.arrays import scalar_of
+
 # Rows that are decoded at a time; statistics are long.
 _BATCH_ROWS, _STATISTICS_ROWS = 32 * 1024, 8 * 1024
 _FIELDS = {
@@ -65,10 +67,10 @@ def file_columns(adds: pa.RecordBatch, partitioned_by: Mapping[str, str]) -> pa.
         "size": adds.column("size"),
         "modified": adds.column("modificationTime"),
         "vector": _vector_ids(vectors),
-        "deleted": pc.fill_null(_child(vectors, "cardinality", pa.int64()), 0),
+        "deleted": pc.fill_null(_child(vectors, "cardinality", pa.int64()), scalar_of(0, pa.int64())),
     }
     for name, column in partitioned_by.items():
-        found = pc.map_lookup(values, pa.scalar(name, values.type.key_type), "first")
+        found = pc.map_lookup(values, scalar_of(name, values.type.key_type), "first")
         columns[column] = found.cast(pa.string())
     return pa.table(columns)
 
@@ -86,7 +88,8 @@ def _vector_ids(vectors: pa.StructArray) -> pa.Array:
     if vectors.null_count == len(vectors):
         return pa.nulls(len(vectors), pa.string())
     storage, path, offset = (_child(vectors, name, pa.string()) for name in ("storageType", "pathOrInlineDv", "offset"))
-    return pc.binary_join_element_wise(pc.fill_null(storage, ""), path, pc.fill_null(offset, ""), "@")
+    nothing, separator = scalar_of("", pa.string()), scalar_of("@", pa.string())
+    return pc.binary_join_element_wise(pc.fill_null(storage, nothing), path, pc.fill_null(offset, nothing), separator)
 
 
 def _field(adds: pa.StructArray, name: str) -> pa.Array:

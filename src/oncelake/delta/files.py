@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oncelake.delta.add_columns import FILE_FIELDS, file_columns, vector_id
+from oncelake.delta.arrays import array_of, numbers, scalar_of, table_of
 from oncelake.delta.checkpoints import CheckpointFiles
 from oncelake.delta.commit_file import CommitFile
 from oncelake.delta.statistics import Statistics, parse_statistics, value_type
@@ -24,6 +25,7 @@ FileKey = tuple[str, str | None]
 # Chunks that commits leave are joined after so many of them.
 _CHUNKS = 64
 _PARTITION = "partition "
+_ZERO, _NO_TEXT = scalar_of(0, pa.int64()), scalar_of("", pa.string())
 
 
 class CheckpointAdds:
@@ -38,7 +40,7 @@ class CheckpointAdds:
         """Return them as columns, without statistics."""
         columns = {name: _partition(name) for name in partitioned_by}
         batches = [file_columns(batch, columns) for batch in self._files.add_batches(FILE_FIELDS)]
-        return pa.concat_tables(batches) if batches else _schema(partitioned_by).empty_table().drop(["row", "stats"])
+        return pa.concat_tables(batches) if batches else table_of([], _schema(partitioned_by)).drop(["row", "stats"])
 
     def statistics(self, name: str | None, kind: str) -> Statistics:
         """Return the statistics of a column for all of them."""
@@ -67,9 +69,9 @@ class Files:
     def of(cls, checkpoint: CheckpointAdds | None, partitioned_by: Sequence[str]) -> Files:
         """Return the files of a checkpoint; no files if there is none."""
         if checkpoint is None:
-            return cls(_schema(partitioned_by).empty_table(), tuple(partitioned_by))
+            return cls(table_of([], _schema(partitioned_by)), tuple(partitioned_by))
         found = checkpoint.columns(partitioned_by)
-        table = found.append_column("row", _numbers(len(found)))
+        table = found.append_column("row", numbers(len(found)))
         table = table.append_column("stats", pa.nulls(len(found), pa.string()))
         return cls(table.select(_schema(partitioned_by).names), tuple(partitioned_by), checkpoint)
 
@@ -85,7 +87,7 @@ class Files:
             return self
         added = [_row(add, self.partitioned_by) for add in changed.values() if add is not None]
         schema = _schema(self.partitioned_by)
-        table = pa.concat_tables([self._without(changed), pa.Table.from_pylist(added, schema)])
+        table = pa.concat_tables([self._without(changed), table_of(added, schema)])
         if table.column("path").num_chunks > _CHUNKS:
             table = table.combine_chunks()
         return Files(table, self.partitioned_by, self.checkpoint)
@@ -93,16 +95,16 @@ class Files:
     def _without(self, keys: Iterable[FileKey]) -> pa.Table:
         """Return the rows of all files but these."""
         gone = set(keys)
-        paths = pa.array(sorted({path for path, _ in gone}), pa.string())
+        paths = array_of(sorted({path for path, _ in gone}), pa.string())
         suspect = pc.is_in(self.table.column("path"), paths)
-        numbers = pc.indices_nonzero(suspect)
-        if not len(numbers):
+        places = pc.indices_nonzero(suspect)
+        if not len(places):
             return self.table
-        found = self.table.select(["path", "vector"]).take(numbers).to_pylist()
-        lost = [n for n, one in zip(numbers.to_pylist(), found, strict=True) if (one["path"], one["vector"]) in gone]
+        found = self.table.select(["path", "vector"]).take(places).to_pylist()
+        lost = [n for n, one in zip(places.to_pylist(), found, strict=True) if (one["path"], one["vector"]) in gone]
         if not lost:
             return self.table
-        kept = pc.invert(pc.is_in(_numbers(len(self)), pa.array(lost, pa.int64())))
+        kept = pc.invert(pc.is_in(numbers(len(self)), array_of(lost, pa.int64())))
         return self.table.filter(kept)
 
     def __len__(self) -> int:
@@ -157,12 +159,12 @@ class Files:
     def nulls(self, name: str, kind: str = "") -> tuple[int, int | None]:
         """Return at least and at most how many rows are null in a column; None for most where a file does not say."""
         if name in self.partitioned_by:
-            empty = pc.equal(pc.fill_null(self.partition(name), ""), "")
-            counts = pc.if_else(empty, self.statistics().rows, 0)
+            empty = pc.equal(pc.fill_null(self.partition(name), _NO_TEXT), _NO_TEXT)
+            counts = pc.if_else(empty, self.statistics().rows, _ZERO)
         else:
             counts = self.statistics(name, kind).nulls
         # Statistics count the rows that a deletion vector marks, too.
-        left = pc.max_element_wise(pc.subtract(counts, self.deleted), 0, skip_nulls=False)
+        left = pc.max_element_wise(pc.subtract(counts, self.deleted), _ZERO, skip_nulls=False)
         least, most = (pc.sum(each).as_py() or 0 for each in (left, counts))
         return least, None if counts.null_count else most
 
@@ -175,8 +177,8 @@ class Files:
         """Return the size of the files whose partition columns have one of these values each."""
         sizes = self.sizes
         for name, wanted in values.items():
-            there = pc.is_in(self.partition(name), pa.array(list(wanted), pa.string()))
-            sizes = pc.if_else(there, sizes, 0)
+            there = pc.is_in(self.partition(name), array_of(wanted, pa.string()))
+            sizes = pc.if_else(there, sizes, _ZERO)
         return pc.sum(sizes).as_py() or 0
 
     def by_partition(self, names: Sequence[str], small: int) -> list[dict[str, Any]]:
@@ -188,7 +190,7 @@ class Files:
         counts = {
             "small": pc.cast(pc.less(self.sizes, small), pa.int64()),
             "deleted": self.deleted,
-            "rows": pc.fill_null(self.statistics().rows, 0) if some else self.deleted,
+            "rows": pc.fill_null(self.statistics().rows, _ZERO) if some else self.deleted,
         }
         table = pa.table({**{_partition(name): self.partition(name) for name in names}, **counts})
         keys = [_partition(name) for name in names]
@@ -290,8 +292,3 @@ def _schema(partitioned_by: Iterable[str]) -> pa.Schema:
             *((_partition(name), pa.string()) for name in partitioned_by),
         ]
     )
-
-
-def _numbers(count: int) -> pa.Array:
-    """Return the numbers from 0."""
-    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)

@@ -9,12 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import json as arrow_json
+
+from oncelake.delta.arrays import array_of, parse_lines, scalar_of
 
 _INTEGERS = ("byte", "short", "integer", "long")
 _TEXTS = ("date", "string", "timestamp", "timestamp_ntz")
-# A line of JSON must fit into one block.
-_BLOCK = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Statistics:
 
     def only_nulls(self) -> pa.ChunkedArray:
         """Return for each file whether every row is known to be null in the column."""
-        return pc.fill_null(pc.equal(self.nulls, self.rows), fill_value=False)
+        return pc.fill_null(pc.equal(self.nulls, self.rows), scalar_of(value=False, type_=pa.bool_()))
 
 
 def value_type(kind: str) -> pa.DataType:
@@ -74,17 +73,7 @@ def _parse_at_once(lines: list[str], name: str | None, value: pa.DataType) -> St
         fields.append(pa.field("nullCount", pa.struct([(name, pa.int64())])))
         if value != pa.null():
             fields += [pa.field(edge, pa.struct([(name, value)])) for edge in ("minValues", "maxValues")]
-    try:
-        text = "\n".join(lines).encode()
-    except UnicodeEncodeError as error:
-        raise pa.ArrowInvalid(str(error)) from error
-    table = arrow_json.read_json(
-        pa.BufferReader(text),
-        read_options=arrow_json.ReadOptions(block_size=_BLOCK),
-        parse_options=arrow_json.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"),
-    )
-    if table.num_rows != len(lines):
-        raise pa.ArrowInvalid("a text has several lines")
+    table = parse_lines(lines, pa.schema(fields))
 
     def column(field: str, type_: pa.DataType) -> pa.ChunkedArray:
         if field not in table.column_names:
@@ -130,6 +119,6 @@ def _checked(value: Any, kind: type) -> Any:
 
 
 def _of_lists(rows: list[Any], nulls: list[Any], least: list[Any], most: list[Any], value: pa.DataType) -> Statistics:
-    edges = (pa.nulls(len(rows)) if value == pa.null() else pa.array(edge, value) for edge in (least, most))
-    columns = (pa.array(rows, pa.int64()), pa.array(nulls, pa.int64()), *edges)
+    edges = (pa.nulls(len(rows)) if value == pa.null() else array_of(edge, value) for edge in (least, most))
+    columns = (array_of(rows, pa.int64()), array_of(nulls, pa.int64()), *edges)
     return Statistics(*(pa.chunked_array([column]) for column in columns))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from oncelake.delta.arrays import array_of, scalar_of
 from oncelake.delta.files import Files
 from oncelake.model.intervals import Interval
 from oncelake.model.work import InputSize
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 # Files are spread over whole minutes: intervals begin at those, and a file whose rows have one time needs some extent.
 _MINUTE = 60
+_ZERO, _ONE, _FALSE = scalar_of(0, pa.int64()), scalar_of(1, pa.int64()), scalar_of(value=False, type_=pa.bool_())
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,18 @@ def may_hold(files: Files, column: TimeColumn, interval: Interval) -> pa.Array:
     """Return for each file whether it may have rows of an interval: its time is in it, or it does not say its time."""
     start, end = _ranges(files, column)
     first, last = interval.start.timestamp() / _MINUTE, interval.end.timestamp() / _MINUTE
-    overlaps = pc.and_(pc.less(start, last), pc.greater(pc.add(end, 1), first))
+    overlaps = pc.and_(pc.less(start, _float(last)), pc.greater(pc.add(end, _ONE), _float(first)))
     if column.name in files.partitioned_by:
-        timeless = pc.equal(pc.fill_null(files.partition(column.name), ""), "")
+        nothing = scalar_of("", pa.string())
+        timeless = pc.equal(pc.fill_null(files.partition(column.name), nothing), nothing)
     else:
         timeless = files.statistics(column.name, column.kind).only_nulls()
-    return pc.if_else(pc.greater_equal(end, start), overlaps, None).fill_null(pc.invert(timeless))
+    known = pc.fill_null(pc.greater_equal(end, start), _FALSE)
+    return pc.if_else(known, overlaps, pc.invert(timeless))
+
+
+def _float(value: float) -> pa.Scalar:
+    return scalar_of(value, pa.float64())
 
 
 def _between(values: Sequence[float], place: int, share: float) -> float:
@@ -76,17 +84,21 @@ def _profile(files: Files, column: TimeColumn) -> TimeProfile:
     start, end = _ranges(files, column)
     by_partition = column.name in files.partitioned_by
     rows = files.statistics(*(() if by_partition else (column.name, column.kind))).rows
-    usable = pc.fill_null(pc.greater_equal(end, start), fill_value=False)
-    start, end = start.filter(usable), pc.add(end.filter(usable), 1)
+    usable = pc.fill_null(pc.greater_equal(end, start), _FALSE)
+    start, end = start.filter(usable), pc.add(end.filter(usable), _ONE)
     length = pc.cast(pc.subtract(end, start), pa.float64())
-    rates = [pc.divide(amount.filter(usable), length) for amount in (files.sizes, pc.fill_null(rows, 0))]
-    # Each file adds its amount per minute from its start on, and takes it away from its end on.
-    changes = pa.concat_tables([_sum_by_minute(start, *rates), _sum_by_minute(end, *map(pc.negate, rates))])
-    changes = _sum_by_minute(*changes.columns).sort_by("minute")
-    if not len(changes):
+    minutes = pa.concat_arrays([start, end])
+    if not len(minutes):
         return TimeProfile([], [], [])
-    minutes, *amounts = (pa.concat_arrays(each.chunks) for each in changes.columns)
-    return TimeProfile(_content(minutes).cast("q"), *(_amounts_before(minutes, each) for each in amounts))
+    order = pc.sort_indices(minutes)
+    minutes = minutes.take(order)
+    # Of the changes in a minute only what they come to counts.
+    is_last = pc.not_equal(minutes.slice(0, len(minutes) - 1), minutes.slice(1))
+    is_last = pa.concat_arrays([is_last, array_of([True], pa.bool_())])
+    amounts = (pa.concat_arrays(each.filter(usable).chunks) for each in (files.sizes, pc.fill_null(rows, _ZERO)))
+    rates = [_rates(amount, length, order).filter(is_last) for amount in amounts]
+    minutes = minutes.filter(is_last)
+    return TimeProfile(_content(minutes).cast("q"), *(_amounts_before(minutes, rate) for rate in rates))
 
 
 def _ranges(files: Files, column: TimeColumn) -> tuple[pa.Array, pa.Array]:
@@ -99,17 +111,17 @@ def _ranges(files: Files, column: TimeColumn) -> tuple[pa.Array, pa.Array]:
     return _minutes(least, column, column.first), _minutes(most, column, column.last)
 
 
-def _sum_by_minute(minute: pa.Array, size: pa.Array, rows: pa.Array) -> pa.Table:
-    table = pa.table({"minute": minute, "size": size, "rows": rows})
-    found = table.group_by("minute").aggregate([("size", "sum"), ("rows", "sum")])
-    return found.select(["minute", "size_sum", "rows_sum"]).rename_columns(["minute", "size", "rows"])
+def _rates(amount: pa.Array, length: pa.Array, order: pa.Array) -> pa.Array:
+    """Return the amount per minute from each start and end on: a file adds its own at its start and takes it away at its end."""
+    rate = pc.divide(amount, length)
+    return pc.cumulative_sum(pa.concat_arrays([rate, pc.negate(rate)]).take(order))
 
 
-def _amounts_before(minutes: pa.Array, changes: pa.Array) -> Sequence[float]:
-    """Return how much there is before each minute, by how much the amount per minute changes at each."""
+def _amounts_before(minutes: pa.Array, rates: pa.Array) -> Sequence[float]:
+    """Return how much there is before each minute."""
     gaps = pc.subtract(minutes.slice(1), minutes.slice(0, len(minutes) - 1))
-    steps = pc.multiply(pc.cumulative_sum(changes).slice(0, len(gaps)), pc.cast(gaps, pa.float64()))
-    return _content(pa.concat_arrays([pa.array([0.0]), pc.cumulative_sum(steps)])).cast("d")
+    steps = pc.multiply(rates.slice(0, len(gaps)), pc.cast(gaps, pa.float64()))
+    return _content(pa.concat_arrays([array_of([0.0], pa.float64()), pc.cumulative_sum(steps)])).cast("d")
 
 
 def _minutes(values: pa.ChunkedArray, column: TimeColumn, moment: Callable[[str], datetime]) -> pa.Array:
@@ -127,14 +139,14 @@ def _minutes(values: pa.ChunkedArray, column: TimeColumn, moment: Callable[[str]
             with suppress(pa.ArrowInvalid):  # some value is not spelled as Delta does, or does not say its zone
                 return _minutes_of_instants(chunk)
         encoded = chunk.dictionary_encode()
-        return pa.array(map(minute, encoded.dictionary.to_pylist()), pa.int64()).take(encoded.indices)
+        return array_of(map(minute, encoded.dictionary.to_pylist()), pa.int64()).take(encoded.indices)
 
-    return pa.concat_arrays([pa.array([], pa.int64()), *map(convert, values.chunks)])
+    return pa.concat_arrays([pa.nulls(0, pa.int64()), *map(convert, values.chunks)])
 
 
 def _minutes_of_instants(texts: pa.Array) -> pa.Array:
     micros = pc.cast(pc.cast(pc.cast(texts, pa.timestamp("us", "UTC")), pa.int64()), pa.float64(), safe=False)
-    return pc.cast(pc.floor(pc.divide(micros, _MINUTE * 1e6)), pa.int64())
+    return pc.cast(pc.floor(pc.divide(micros, _float(_MINUTE * 1e6))), pa.int64())
 
 
 def _content(values: pa.Array) -> memoryview:
