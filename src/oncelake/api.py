@@ -309,7 +309,7 @@ class Project:
 
             if not self._owns_session:
                 return False
-            discard_session()
+            discard_session(self._spark)
             self._spark = None
             return True
 

@@ -31,7 +31,7 @@ broken("oncelake.keyed.merge", "KeyedMerge.exclusive", lambda real, self: True)
     "a lost JVM that stays lost": Mutant(
         ("lost_jvm",),
         broken="""
-broken("oncelake.spark.session", "discard_session", lambda real: None)
+broken("oncelake.spark.session", "discard_session", lambda real, session: None)
 """,
     ),
     "an interval that is done in part, taken for done": Mutant(

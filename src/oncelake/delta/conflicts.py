@@ -53,6 +53,11 @@ _TRANSIENT = re.compile(
     "|CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|NoHttpResponseException|SlowDown|ConditionalRequestConflict"
     "|503 Service|ThrottlingException|RequestTimeout|TimeoutException: Futures timed out"
 )
+# What the client of a Connect server says when the server is gone, or is another one that does not know the session.
+_LOST_SERVER = re.compile(
+    r"RETRIES_EXCEEDED|StatusCode\.UNAVAILABLE|failed to connect to all addresses|Socket closed"
+    r"|INVALID_HANDLE\.SESSION_(?:NOT_FOUND|CHANGED|CLOSED)"
+)
 # What py4j says of a JVM that does not answer any more.
 _LOST_JVM = re.compile(
     "Answer from Java side is empty|Error while sending or receiving|trying to connect to the Java server"
@@ -99,6 +104,8 @@ def classify(error: BaseException) -> ErrorKind:
 def _is_lost_jvm(error: BaseException) -> bool:
     """Return whether an exception says that the JVM is gone."""
     names = {cls.__name__ for cls in type(error).__mro__}
+    if type(error).__module__.startswith(("pyspark.errors", "grpc")) and _LOST_SERVER.search(str(error)):
+        return True
     says_so = _LOST_JVM.search(str(error)) is not None
     return "Py4JNetworkError" in names or (says_so and (isinstance(error, ConnectionError) or "Py4JError" in names))
 

@@ -44,7 +44,7 @@ class WorkersDiffer(OncelakeError):
 
 
 class SparkLost(OncelakeError):
-    """Spark's JVM died, and died again after a restart."""
+    """Spark's JVM (or its Connect server) died, and died again after a restart."""
 
     code = "spark_lost"
     retry = Retry.UNKNOWN

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 REMOTE = "spark.remote"
 _MODE = "SPARK_CONNECT_MODE_ENABLED"
+# A server that does not answer for about 25 seconds is gone. pyspark's client would go on for ten minutes.
+_MAX_RETRIES, _MAX_BACKOFF = 8, 5000
 _writing: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 _guard = threading.Lock()
 
@@ -41,6 +43,34 @@ def describe_session(session: SparkSession) -> str | None:
     )
 
 
+def connect(address: str) -> SparkSession:
+    """Return a new session on a server. One that does not answer is given up after half a minute."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    session = SparkSession.builder.remote(address).getOrCreate()
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_MAX_RETRIES, max_backoff=_MAX_BACKOFF)])
+    return session
+
+
+def clone(session: SparkSession) -> SparkSession:
+    """Return a clone of a Connect session that waits for its server as long as that one does."""
+    cloned: SparkSession = session.cloneSession()  # type: ignore[attr-defined]  # the stub is of classic sessions
+    cloned.client.set_retry_policies(session.client.get_retry_policies())
+    return cloned
+
+
+def forget(session: SparkSession) -> None:
+    """Forget a session whose server is gone, so that the next one connects again."""
+    kind: Any = type(session)
+    with suppress(Exception):
+        session.client.close()
+    if kind._default_session is session:  # noqa: SLF001  `stop` does the same, after it has asked the server
+        kind._default_session = None  # noqa: SLF001
+    if getattr(kind._active_session, "session", None) is session:  # noqa: SLF001
+        kind._active_session.session = None  # noqa: SLF001
+
+
 def close(session: SparkSession) -> None:
     """Release a Connect session that was cloned, with the rows that it keeps. Left open, it hangs the process at its exit."""
     client: Any = session.client
@@ -66,8 +96,10 @@ def stop_session(address: str) -> bool:
     """Interrupt whatever a killed client's session still runs, and release it; return whether the server did so."""
     try:
         from pyspark.sql.connect.client import SparkConnectClient
+        from pyspark.sql.connect.client.retries import DefaultPolicy
 
         client = SparkConnectClient(address)
+        client.set_retry_policies([DefaultPolicy(max_retries=3)])
         try:
             client.interrupt_all()
             client.release_session()

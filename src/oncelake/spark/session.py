@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from oncelake.errors import SparkUnavailable
 from oncelake.spark.class_archive import archive_options
-from oncelake.spark.connect import REMOTE, activated, close, is_connect
+from oncelake.spark.connect import REMOTE, activated, clone, close, connect, forget, is_connect
 from oncelake.spark.jars import cache_folder, delta_jars, java
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
     if active is not None:
         return active
     if REMOTE in settings:
-        return SparkSession.builder.remote(settings[REMOTE]).getOrCreate()
+        return connect(settings[REMOTE])
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     java()
@@ -69,8 +69,11 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
     return session
 
 
-def discard_session() -> None:
-    """Forget a session whose JVM is dead, so that the next one starts a new JVM."""
+def discard_session(session: SparkSession | None) -> None:
+    """Forget a session whose JVM or server is dead, so that the next one starts a new JVM, or connects again."""
+    if session is not None and is_connect(session):
+        forget(session)
+        return
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -115,24 +118,24 @@ def attempt_session(session: SparkSession, zone: str | None) -> Iterator[SparkSe
     if not own:
         yield session
         return
-    with own_session(session) as clone:
+    with own_session(session) as cloned:
         if zone is not None:
-            clone.conf.set(_TIMEZONE, zone)
-        yield clone
+            cloned.conf.set(_TIMEZONE, zone)
+        yield cloned
 
 
 @contextmanager
 def own_session(session: SparkSession) -> Iterator[SparkSession]:
     """Yield a clone of a session, closed at the end where that is needed."""
-    clone = clone_session(session)
-    if not is_connect(clone):
-        yield clone
+    cloned = clone_session(session)
+    if not is_connect(cloned):
+        yield cloned
         return
     try:
-        with activated(clone):
-            yield clone
+        with activated(cloned):
+            yield cloned
     finally:
-        close(clone)
+        close(cloned)
 
 
 def has_leaked_txn(session: SparkSession) -> bool:
@@ -146,17 +149,17 @@ def clone_session(session: SparkSession) -> SparkSession:
     A leaked marker in the settings is not copied: Delta would silently skip writes as already committed.
     """
     if hasattr(session, "cloneSession"):
-        cloned: SparkSession = session.cloneSession()
+        cloned: SparkSession = clone(session) if is_connect(session) else session.cloneSession()
         for key in _TXN_KEYS:
             cloned.conf.unset(key)
         return cloned
-    clone = session.newSession()
-    base = dict(clone.conf.getAll)
+    fresh = session.newSession()
+    base = dict(fresh.conf.getAll)
     for key, value in dict(session.conf.getAll).items():
         if base.get(key) != value and key not in _TXN_KEYS:
-            clone.conf.set(key, value)
-    clone.catalog.setCurrentDatabase(session.catalog.currentDatabase())
-    return clone
+            fresh.conf.set(key, value)
+    fresh.catalog.setCurrentDatabase(session.catalog.currentDatabase())
+    return fresh
 
 
 def _defaults(settings: Mapping[str, str]) -> dict[str, str]:
