@@ -16,6 +16,7 @@ from oncelake.model.events import WorkEnded
 from oncelake.model.intervals import Grid
 from oncelake.model.markers import marker
 from oncelake.model.work import Outcome, Work
+from oncelake.storage import objects
 from support.hand_written_logs import txn, write_commit
 from support.s3 import ACCESS_KEY, REGION, SECRET_KEY, new_bucket, proxy, s3_server
 
@@ -206,3 +207,23 @@ def test_names_with_signs_that_stores_encode(store, requests):
     commit = b'{"txn":{"appId":"x","version":1}}'
     direct.put(f"lake/odd folder=1%20+ä/a/b/_delta_log/{0:020}.json", commit)
     assert once.Project.of(lake=f"{lake}/odd folder=1%20+ä").lake.table("a.b").log().recorded("x") == 1
+
+
+@pytest.mark.parametrize("installed", [True, False], ids=["obstore", "pyarrow"])
+def test_a_log_is_the_same_with_and_without_obstore(store, requests, monkeypatch, installed):
+    _, lake, direct = store
+    monkeypatch.setattr(objects, "is_object_store", lambda _: installed)
+    opened = project(lake)
+    found = opened.status(now=NOW)
+    assert [(each.done, each.missing, len(each.failed)) for each in found[:2]] == [(4, 3, 1), (4, 3, 0)]
+    table = opened.lake.table("silver.again")
+    assert table.log() is None
+    path = "lake/silver/again/_delta_log/{:020}.json".format
+    for version in range(2):
+        direct.put(path(version), f'{{"txn":{{"appId":"app-{version}","version":1}}}}'.encode())
+        assert (table.log().version, table.log().recorded(f"app-{version}")) == (version, 1)
+    # Dropped and recreated: another file by the same name. (pyarrow tells files of one second by their size only.)
+    direct.put(path(1), b'{"txn":{"appId":"another","version":1}}')
+    assert set(table.log().markers) == {"app-0", "another"}
+    direct.delete([path(version) for version in range(2)])
+    assert table.log() is None

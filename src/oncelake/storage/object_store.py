@@ -11,7 +11,6 @@ from datetime import timedelta
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from oncelake.storage.options import StoreOptions, is_s3, options_for, s3_uri
 
@@ -22,12 +21,11 @@ R = TypeVar("R")
 PARALLEL = 16
 # Objects up to this size are read as a whole, by one request; of larger ones only the parts that are needed.
 _WHOLE = 16 * 1024 * 1024
-_SCHEMES = ("s3", "s3a", "s3n", "gs", "az", "azure", "abfs", "abfss")
 
 
 def is_object_store(folder: str) -> bool:
-    """Return whether obstore knows the scheme of a URI, and is installed."""
-    return folder.partition("://")[0] in _SCHEMES and find_spec("obstore") is not None
+    """Return whether a URI is read by obstore: S3, if it is installed. Other stores were not tried, and are left to pyarrow."""
+    return is_s3(folder) and find_spec("obstore") is not None
 
 
 @dataclass(frozen=True)
@@ -51,10 +49,9 @@ class ObjectFolder:
 
     def __init__(self, folder: str) -> None:
         """Nothing is requested yet."""
-        place = urlsplit(s3_uri(folder) if is_s3(folder) else folder)
-        self._prefix = place.path.strip("/")
-        options = options_for(folder) if is_s3(folder) else None
-        self._store = _open_store(f"{place.scheme}://{place.netloc}", options)
+        bucket, _, prefix = s3_uri(folder).removeprefix("s3://").partition("/")
+        self._prefix = prefix.strip("/")
+        self._store = _open_store(bucket, options_for(folder))
 
     def listing(self, folder: str = "") -> ObjectListing:
         """Return what is in the folder or a subfolder; empty if it does not exist."""
@@ -136,9 +133,9 @@ def _pool() -> ThreadPoolExecutor:
 
 
 @lru_cache(maxsize=16)
-def _open_store(root: str, options: StoreOptions | None) -> Any:
+def _open_store(bucket: str, options: StoreOptions) -> Any:
     """Return the store of a bucket: its tables share the connections."""
     from obstore.store import from_url
 
     retries: dict[str, Any] = {"max_retries": 6, "retry_timeout": timedelta(seconds=60)}
-    return from_url(root, retry_config=retries, **(options.obstore() if options else {}))
+    return from_url(f"s3://{bucket}", retry_config=retries, **options.obstore())
