@@ -184,8 +184,11 @@ def leases(lake: str) -> dict[str, dict[str, Any]]:
     if store is None:
         return {}
     newest: dict[str, str] = {}
-    for path in sorted(found["path"] for batch in store.list(f"{INTERNAL}/leases") for found in batch):
-        newest[unquote(path.split("/")[-2])] = path
+    paths = [found["path"] for batch in store.list(f"{INTERNAL}/leases") for found in batch]
+    # Numbers of more digits are greater.
+    for path in sorted(paths, key=lambda path: (len(path), path)):
+        if path.rpartition("/")[2].removesuffix(".json").isdigit():
+            newest[unquote(path.split("/")[-2])] = path
 
     def holder(path: str) -> dict[str, Any]:
         with suppress(NotFoundError, ValueError):  # deleted since it was listed, or not completely written
