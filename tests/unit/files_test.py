@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -167,6 +168,15 @@ def test_a_refreshed_log_does_not_read_its_checkpoint_again(table, monkeypatch):
     assert (log.rows(), read) == (7, [])
     assert log.files is log.files
     assert refresh_log(log).files is log.files  # nothing new
+
+
+def test_threads_may_ask_one_log_for_its_files(table):
+    table.commit(*(add(str(n), n) for n in range(50)))
+    log = table.read()
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(20):
+            log.loaded.clear()
+            assert {len(files) for files in threads.map(lambda _: log.files, range(16))} == {50}
 
 
 def test_checkpoints_are_read_in_batches(table, monkeypatch):

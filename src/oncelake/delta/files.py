@@ -243,10 +243,11 @@ class Files:
 
 def load_files(log: TableLog) -> Files:
     """Return the files of a log, from those of an earlier version that are known, or from its checkpoint."""
-    usable = [v for v, known in log.loaded.items() if v <= log.version and known.partitioned_by == log.partitioned_by]
+    loaded = dict(log.loaded)
+    usable = [v for v, known in loaded.items() if v <= log.version and known.partitioned_by == log.partitioned_by]
     if usable:
         since = max(usable)
-        earlier = log.loaded[since]
+        earlier = loaded[since]
     elif log.checkpoint is not None:
         since = log.checkpoint.version
         adds = CheckpointAdds(CheckpointFiles(log.storage, log.checkpoint, log.table, log.path))

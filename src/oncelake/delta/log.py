@@ -245,13 +245,14 @@ class TableLog:
     @property
     def files(self) -> Files:
         """The data files of the newest version. They are read once; after that only new commits are applied to them."""
-        if self.version not in self.loaded:
+        known = self.loaded.get(self.version)
+        if known is None:
             from oncelake.delta.files import load_files
 
-            found = load_files(self)
+            known = load_files(self)
             self.loaded.clear()
-            self.loaded[self.version] = found
-        return self.loaded[self.version]
+            self.loaded[self.version] = known
+        return known
 
     def _candidates(self, recorded: TxnRecord) -> Iterator[int]:
         """Yield the versions that may hold the marker's commit, the likeliest first."""
@@ -277,10 +278,9 @@ def read_log_at(table: str, path: str, version: int) -> TableLog:
     """Return the log of a table as of a version; CorruptLog if it no longer reaches back that far."""
     place = storage(path)
     listing = place.listing(LOG)
-    versions = tuple(found for found in commit_versions(listing.names) if found <= version)
     earlier = [name for name in listing.names if name[:20].isdigit() and int(name[:20]) <= version]
-    empty = TableLog(table, path, -1, {}, {}, {}, {}, versions, newest_checkpoint(earlier), place)
-    return _replay(empty, listing)
+    checkpoint = newest_checkpoint(earlier)
+    return _replay(TableLog(table, path, -1, {}, {}, {}, {}, commit_versions(earlier), checkpoint, place), listing)
 
 
 def find_log(table: str, path: str) -> TableLog | None:
