@@ -175,9 +175,12 @@ def test_the_settings_of_a_profile_win_over_the_environment():
 
 
 def test_a_lake_and_what_else_its_project_names_are_reached_by_its_settings(monkeypatch):
+    assert not options.reaches_s3("/local/lake")
     options.use_settings("s3a://one/lake", StoreSettings(region="r1"))
     options.use_settings("s3a://two/lake", StoreSettings(region="r2"))
     options.use_settings("/local/lake", StoreSettings())
+    # A project on local disk may read files there.
+    assert options.reaches_s3("/local/lake")
     paths = ("s3://one/lake/silver/orders", "s3a://one/lake", "s3n://two/lake/x", "s3a://landing/in", "s3a://one/lakes")
     assert [options.options_for(path).region for path in paths] == ["r1", "r1", "r2", "r2", "r2"]
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from oncelake.spark.connect import is_remote
 from oncelake.spark.jars import LOG_STORE, log_store_jar, s3_jars
-from oncelake.spark.session import open_session
+from oncelake.spark.session import discard_session, open_session
 from oncelake.storage.conditional import Finding, last_finding, try_conditional_puts
 from oncelake.storage.lease import lease_problem
-from oncelake.storage.options import S3_SCHEMES, StoreOptions, is_s3, options_for
+from oncelake.storage.options import ANYWHERE, S3_SCHEMES, StoreOptions, is_s3, options_for, reaches_s3
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,13 +24,15 @@ _STORE_KEY = "spark.delta.logStore.{}.impl"
 
 
 def open_lake_session(lake: str, settings: Mapping[str, str]) -> SparkSession:
-    """Return the active session unchanged, or a new one that reaches the lake."""
-    if not is_s3(lake) or "spark.remote" in settings or _active() is not None:
+    """Return the active session unchanged, or a new one that reaches the lake and, on S3, what else the project names."""
+    if not reaches_s3(lake) or is_remote(settings) or _is_running():
         return open_session(settings)
-    options = options_for(lake)
-    own = {**options.spark(), **log_store_settings(lake)}
-    if _jvm_runs():
+    options = options_for(lake if is_s3(lake) else ANYWHERE)
+    own = {**options.spark(), **(log_store_settings(lake) if is_s3(lake) else {})}
+    if _SUBMITTED in os.environ:
+        # Its class path was given to spark-submit, and there is no command line any more that would show credentials.
         return open_session({**own, **options.spark_credentials(), **settings})
+    discard_session(None)  # the JVM that a stopped session left has other jars
     jars = [*s3_jars(), log_store_jar()]
     if _is_local(settings):
         return _open({**own, **settings}, options, jars)
@@ -94,17 +97,11 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _active() -> SparkSession | None:
-    from pyspark.sql import SparkSession
-
-    return SparkSession.getActiveSession()
-
-
-def _jvm_runs() -> bool:
-    """Whether Spark's JVM is there already: started by spark-submit, or left by a session that was stopped."""
+def _is_running() -> bool:
+    """Whether there is a session already, perhaps that of another thread."""
     from pyspark import SparkContext
 
-    return _SUBMITTED in os.environ or SparkContext._gateway is not None  # noqa: SLF001  pyspark does not say it elsewhere
+    return SparkContext._active_spark_context is not None  # noqa: SLF001  pyspark does not say it elsewhere
 
 
 def _is_local(settings: Mapping[str, str]) -> bool:

@@ -97,7 +97,7 @@ class StoreOptions:
 
 # The settings of projects that were loaded in this process, by the beginning of the paths that they are for.
 _settings: dict[str, StoreSettings] = {}
-_ANYWHERE = "s3:/"
+ANYWHERE = "s3:/"
 
 
 def use_settings(lake: str, settings: StoreSettings) -> None:
@@ -105,7 +105,12 @@ def use_settings(lake: str, settings: StoreSettings) -> None:
     if is_s3(lake):
         _settings[s3_uri(lake).rstrip("/")] = settings
     if settings != StoreSettings():
-        _settings[_ANYWHERE] = settings
+        _settings[ANYWHERE] = settings
+
+
+def reaches_s3(lake: str) -> bool:
+    """Return whether a project reaches S3: its lake is there, or it says how files are reached there."""
+    return is_s3(lake) or ANYWHERE in _settings
 
 
 def options_for(path: str) -> StoreOptions:
