@@ -17,7 +17,7 @@ def dev() -> None:
     """Start a server for development on this machine."""
 
 
-@dev.command()
+@dev.command(short_help="Start a warm Spark Connect server.")
 @click.option("--port", default=0, metavar="PORT", help="Port to listen on (default: a free one).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document to standard output.")
 @click.pass_context
