@@ -128,7 +128,8 @@ class TableLog:
     @cached_property
     def overtaken(self) -> Mapping[str, int]:
         """The works that must be applied once more, by app id, each with the version in which it was overtaken."""
-        entries = (self.entry(version) for version in reversed(self.commits) if self.in_lineage(version))
+        known = self.commits if self.markers else ()
+        entries = (self.entry(version) for version in reversed(known) if self.in_lineage(version))
         found = find_overtaken(entries, lambda name: present_app_id(name, self.formerly))
         return {work: version for work, version in found.items() if self.in_lineage(version)}
 
