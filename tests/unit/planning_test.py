@@ -9,7 +9,7 @@ from oncelake.declare.graph import sort_upstream_first
 from oncelake.declare.pipelines import Schedule, build
 from oncelake.errors import BadRange, UnknownPipeline
 from oncelake.model.intervals import Grid, Interval, instant_text
-from oncelake.model.markers import app_id
+from oncelake.model.markers import Marker, app_id, restate_app_id
 from oncelake.model.slices import Whole
 from oncelake.model.work import Request
 from oncelake.patterns import append, overwrite, replace_interval
@@ -362,6 +362,18 @@ def test_what_upstream_has_done_is_not_waited_for():
     plan = plan_of(orders, downstream(), logs={"silver": done(orders, day(DAYS[1]))}, names=["report"])
     assert starts(plan) == [DAYS[1]]
     assert starts(plan, "wait") == [DAYS[0], *DAYS[2:]]
+
+
+def test_what_upstream_was_asked_to_do_again_is_waited_for():
+    """A restore may have taken its rows out: what upstream did before is not there to be read."""
+    orders = daily()
+    log = done(orders, day(DAYS[0]), day(DAYS[1]))
+    log.add(Marker(restate_app_id("orders", "silver", day(DAYS[1])), 2))
+    plan = plan_of(orders, downstream(), logs={"silver": log}, names=["report"])
+    assert starts(plan) == [DAYS[0]]
+    assert starts(plan, "wait") == DAYS[1:]
+    log = done(orders, day(DAYS[1]), generation=2, log=log)
+    assert starts(plan_of(orders, downstream(), logs={"silver": log}, names=["report"])) == DAYS[:2]
 
 
 def test_what_upstream_will_do_in_the_same_plan_is_not_waited_for():

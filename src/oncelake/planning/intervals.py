@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import cache
 from typing import NamedTuple, TypeVar
 
 from oncelake.declare.pipelines import Pipeline
 from oncelake.errors import OtherTimezone, PartlyDone
-from oncelake.model.contracts import RangeWriter
-from oncelake.model.coverage import align, coalesce
+from oncelake.model.contracts import Log, RangeWriter
+from oncelake.model.coverage import Coverage, align, coalesce, resolve_overlaps
 from oncelake.model.intervals import Grid, Interval, merge, parse_interval, subtract
 from oncelake.model.markers import Marker
 from oncelake.model.work import FAILED_BEFORE, LATE, STALE, InputSize, Planned, Upstream, Work
@@ -169,7 +170,7 @@ def _upstreams(pipeline: Pipeline, span: Interval, earlier: list[Planned], input
                 continue
             since = Interval(max(span.start, owner.start), span.end, span.zone)
             log = inputs.known.logs.get(table)
-            done = owner.pattern(table).done(log, owner.name, owner.start, owner.grid) if log else []
+            done = _finished(owner, table, owner.start, owner.grid, log) if log else []
             coming = [
                 item.work.slice
                 for item in earlier
@@ -177,6 +178,17 @@ def _upstreams(pipeline: Pipeline, span: Interval, earlier: list[Planned], input
             ]
             ready = [*coalesce(done), *(slice_ for slice_ in coming if isinstance(slice_, Interval))]
             yield _Owner(owner.name, table, since, merge(ready))
+
+
+def _finished(owner: Pipeline, table: str, start: datetime, grid: Grid, log: Log) -> list[Coverage]:
+    """Return the time an upstream has done here, without what it was asked to do again: a restore may have taken it out."""
+    done = resolve_overlaps(owner.pattern(table).done(log, owner.name, start, grid))
+    requested = log.coverage(owner.name, table, requested=True)
+    return [
+        covered._replace(start=begin, end=end)
+        for begin, end, (covered, request) in align(done, requested)
+        if covered is not None and (request is None or request.generation <= (covered.generation or request.generation))
+    ]
 
 
 def _ready(piece: Interval, grid: Grid, upstreams: list[_Owner]) -> Iterator[tuple[Interval, Upstream | None]]:
