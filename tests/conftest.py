@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oncelake.model import failpoints
-from support.places import PLACE, started
+from support.places import PLACE, lake_of, started
 from support.variants import SEED
 
 pytest_plugins = ["pytester"]
@@ -62,7 +62,7 @@ def no_settings_of_the_developer(monkeypatch):
     for name in [
         name
         for name in os.environ
-        if name.startswith("ONCELAKE_") and name not in ("ONCELAKE_JARS", "ONCELAKE_TEST_PLACE")
+        if name.startswith("ONCELAKE_") and name not in ("ONCELAKE_JARS", "ONCELAKE_TEST_PLACE", "ONCELAKE_TEST_BUCKET")
     ]:
         monkeypatch.delenv(name)
 
@@ -102,9 +102,10 @@ def spark(request):
     if PLACE == "local":
         yield request.getfixturevalue("once_spark")
         return
-    from oncelake.spark.session import open_session
+    from oncelake.delta.lake_session import open_lake_session
 
-    session = open_session(request.getfixturevalue("place").settings)
+    settings = request.getfixturevalue("place").settings
+    session = open_lake_session(lake_of("/any"), settings)
     yield session
     session.stop()
 

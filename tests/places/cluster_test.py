@@ -44,6 +44,7 @@ def test_executors_that_die_before_the_commit_cost_a_retry(tmp_path, spark, plac
             os.kill(pid, signal.SIGKILL)
 
     project = open_orders(tmp_path, spark, variant)
+    spark.range(4, numPartitions=4).count()
     assert place.executors()
     reached = killed_once("committing", kill)
     report = project.run("orders", **SPAN)
@@ -51,7 +52,7 @@ def test_executors_that_die_before_the_commit_cost_a_retry(tmp_path, spark, plac
     assert (report.outcome, ids(tmp_path)) == ("done", expected_ids(variant)), [w.error for w in report.works]
 
 
-@pytest.mark.parametrize("variant", some_variants(1, 1, "in a write"))
+@pytest.mark.parametrize("variant", some_variants(1, 0, "in a write"))
 def test_an_executor_that_dies_while_it_writes_is_replaced(tmp_path, spark, variant):
     flag = str(tmp_path / "killed")
 
@@ -77,7 +78,7 @@ def test_an_executor_that_dies_while_it_writes_is_replaced(tmp_path, spark, vari
     assert (report.outcome, ids(tmp_path)) == ("done", expected_ids(variant)), [w.error for w in report.works]
 
 
-@pytest.mark.parametrize("variant", some_variants(0, 1, "workers"))
+@pytest.mark.parametrize("variant", some_variants(0, 0, "workers"))
 def test_a_worker_that_dies_is_done_without(tmp_path, spark, place, variant, killed_once):
     def kill():
         worker = place.processes[1]

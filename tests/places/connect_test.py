@@ -111,12 +111,14 @@ def test_once_write_leaves_the_session_as_it_was(tmp_path, spark):
     assert not {key for key in changed if "txn" in key or "userMetadata" in key or "materialize" in key}
 
 
+@pytest.mark.long
 def test_works_in_threads_have_a_session_each(tmp_path, spark):
     project = open_orders(tmp_path, spark, "merge, partitioned")
     assert project.run("orders", jobs=3, **SPAN).outcome == "done"
     assert ids(tmp_path) == expected_ids("merge, partitioned")
 
 
+@pytest.mark.long
 def test_a_table_is_not_exclusive_and_every_interval_has_its_commit(tmp_path, spark):
     project = open_orders(tmp_path, spark, "replace_interval")
     assert not project.lake.table("silver.orders").exclusive
@@ -151,6 +153,7 @@ def test_the_address_of_a_session_reaches_it(spark):
     assert f"session_id={spark.session_id}" in describe_session(spark)
 
 
+@pytest.mark.long
 def test_a_server_that_was_killed_is_said_and_the_next_one_goes_on(project, place):
     root = project(slow=True)
     client = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The behaviours of every pattern hold at every place, unchanged: on a cluster and on a Spark Connect server.
+"""The behaviours of every pattern hold at every place, unchanged: on a cluster, on a Spark Connect server and on S3.
 
 A place is a process of its own: pyspark is either classic or the client of a server.
 """
@@ -13,8 +13,8 @@ import pytest
 from support.variants import SEED, VARIANTS, sample
 
 TESTS = Path(__file__).parents[1]
-PLACES = ("cluster", "connect")
-SAMPLE = ("test_twice_is_once", "test_stopped_at_any_point_is_once")
+PLACES = ("cluster", "connect", "s3")
+SAMPLE = "test_twice_is_once or (test_stopped_at_any_point_is_once and written)"
 
 
 def behave(place, *options):
@@ -33,7 +33,7 @@ def test_a_sample_of_the_behaviours_holds(place):
         for kind in (False, True)
     )
     names = [f"[{name}" for name in (*plain, *keyed)]
-    behave(place, "-k", f"({' or '.join(SAMPLE)}) and ({' or '.join(names)}) or places")
+    behave(place, "-k", f"({SAMPLE}) and ({' or '.join(names)}) or places")
 
 
 @pytest.mark.long

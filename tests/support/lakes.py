@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from oncelake.storage.objects import storage
+from support.places import lake_of
 from support.variants import VARIANTS, Variant
 
 DAYS = ("2024-03-14", "2024-03-15", "2024-03-16")
@@ -88,17 +90,21 @@ def write_table(root: Path, table: str, columns: dict[str, Any], mode: str = "ap
     write_deltalake(str(path), pa.table(columns), mode=mode, **options)
 
 
+def table_of(root: Path, table: str) -> DeltaTable:
+    """A table of the lake, as any Delta reader opens it."""
+    path = f"{lake_of(root)}/{'/'.join(table.split('.'))}"
+    return DeltaTable(path.replace("s3a://", "s3://"))
+
+
 def rows(root: Path, table: str = "silver.orders") -> Counter:
     """The rows of a table, as any Delta reader sees them."""
-    path = root / "lake" / Path(*table.split("."))
-    found = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    found = table_of(root, table).to_pyarrow_table().to_pylist()
     return Counter(tuple(sorted((key, str(value)) for key, value in row.items())) for row in found)
 
 
 def ids(root: Path, table: str = "silver.orders") -> list[int]:
     """The ids in a table, sorted."""
-    path = root / "lake" / Path(*table.split("."))
-    return sorted(row["id"] for row in DeltaTable(str(path)).to_pyarrow_table(columns=["id"]).to_pylist())
+    return sorted(row["id"] for row in table_of(root, table).to_pyarrow_table(columns=["id"]).to_pylist())
 
 
 def expected_ids(variant: Variant | str, days: tuple[str, ...] = DAYS) -> list[int]:
@@ -109,8 +115,8 @@ def expected_ids(variant: Variant | str, days: tuple[str, ...] = DAYS) -> list[i
 
 def commits(root: Path, table: str = "silver.orders") -> int:
     """How many commits of a table carry a marker of ours."""
-    log = root / "lake" / Path(*table.split(".")) / "_delta_log"
-    return sum('{"txn"' in file.read_text() for file in log.glob("*.json"))
+    log = storage(f"{lake_of(root)}/{'/'.join(table.split('.'))}/_delta_log")
+    return sum(b'{"txn"' in log.read(name) for name in log.names() if name.endswith(".json"))
 
 
 def settings_of(spark, folder: Path) -> dict[str, str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import oncelake as once
 from support.lakes import DAYS, land_days
+from support.places import lake_of
 from support.variants import VARIANTS, Variant
 
 SCHEMA = "id long, amount double, at string"
@@ -54,4 +55,4 @@ def reopen_orders(root: Path, spark: Any, variant: Variant | str, **declared: An
     """Return the project over the orders that are there."""
     found = VARIANTS[variant] if isinstance(variant, str) else variant
     pipeline = orders_pipeline(found.declared, sums_columns if found.adds else orders_columns, **declared)
-    return once.Project.of(pipeline, lake=root / "lake", root=root, spark=spark)
+    return once.Project.of(pipeline, lake=lake_of(root), root=root, spark=spark)

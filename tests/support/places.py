@@ -1,4 +1,4 @@
-"""Where a project can run: on this machine, on a standalone cluster, on a Spark Connect server. Started here, stopped here."""
+"""Where a project can run: on this machine, on a standalone cluster, on a Spark Connect server, on S3. Started here, stopped here."""
 
 import json
 import os
@@ -59,17 +59,16 @@ class Cluster:
         options = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"]
         return self._run("Worker", *options, "--work-dir", str(folder), self.master)
 
-    def wait_for(self, workers, seconds=60):
+    def wait_for(self, workers, seconds=180):
         deadline = time.monotonic() + seconds
         while self._alive() != workers:
             assert time.monotonic() < deadline, f"{self._alive()} of {workers} workers after {seconds} s"
             time.sleep(0.2)
 
     def executors(self):
-        """The processes of the executors, by their place under the workers."""
-        found = subprocess.run(
-            ["pgrep", "-f", f"CoarseGrainedExecutorBackend.*{self.folder.name}"], capture_output=True, check=False
-        )
+        """The processes of the executors: children of the workers."""
+        workers = ",".join(str(process.pid) for process in self.processes[1:])
+        found = subprocess.run(["pgrep", "-P", workers], capture_output=True, check=False)
         return [int(pid) for pid in found.stdout.split()]
 
     def stop(self):
@@ -125,8 +124,44 @@ class Server:
         return {"spark.remote": self.address}
 
 
+@dataclass
+class Bucket:
+    """A bucket of an S3 on loopback. What is needed to reach it is in the environment, as on a machine of a cloud."""
+
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    def start(self):
+        from support.s3 import ACCESS_KEY, REGION, SECRET_KEY, new_bucket, proxy, s3_server
+
+        server = self.stack.enter_context(s3_server())
+        self.store = self.stack.enter_context(proxy(server))
+        os.environ |= {
+            "AWS_ENDPOINT_URL": self.store.address,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        }
+        os.environ["ONCELAKE_TEST_BUCKET"] = f"s3a://{new_bucket(server)}"
+
+    def stop(self):
+        self.stack.close()
+
+    @property
+    def settings(self):
+        """Nothing: the lake says where it is."""
+        return {}
+
+
 def started(place, folder):
     """Start what a place needs."""
-    made = Cluster(Path(folder)) if place == "cluster" else Server()
+    made = {"cluster": lambda: Cluster(Path(folder)), "connect": Server, "s3": Bucket}[place]()
     made.start()
     return made
+
+
+def lake_of(root):
+    """Return the lake of a project's folder: in the folder, or in the bucket."""
+    if PLACE != "s3":
+        return str(Path(root) / "lake")
+    return f"{os.environ['ONCELAKE_TEST_BUCKET']}{Path(root)}/lake"
