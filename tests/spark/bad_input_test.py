@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import oncelake as once
-from support.lakes import DAYS, ids, land, orders_project, write_table
+from support.lakes import DAYS, land, orders_project, write_table
 from support.orders import FILES, open_orders
 
 BRONZE = once.table("bronze.orders", time="day")
@@ -119,7 +119,7 @@ def test_a_line_that_does_not_parse_is_not_loaded_as_nulls(tmp_path, spark):
     project = open_orders(tmp_path, spark, "append")
     (tmp_path / "landing" / DAYS[0] / "orders.json").write_text('{"id": 1}\n{"id": \n')
     assert project.run("orders", date=DAYS[0]).outcome == "failed"
-    assert ids(tmp_path) == []
+    assert not (tmp_path / "lake" / "silver").exists()
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_odd_table_and_column_names_work(tmp_path, spark, name):
 
 def test_nothing_secret_is_in_the_commit(tmp_path, spark):
     root = orders_project(tmp_path, "append")
-    (root / "oncelake.yaml").write_text('lake: lake\nspark: {spark.hadoop.fs.s3a.secret.key: "hunter2-secret"}\n')
+    (root / "oncelake.yaml").write_text('lake: lake\nspark: {spark.my.listener.password: "hunter2-secret"}\n')
     once.open(root, spark=spark).run("orders", date=DAYS[0])
     found = [file for file in (tmp_path / "lake").rglob("*") if file.is_file() and b"hunter2" in file.read_bytes()]
     assert found == []
@@ -179,4 +179,5 @@ def test_nothing_secret_is_in_the_commit(tmp_path, spark):
         "pins",
         "code",
         "siblings",
+        "as_of",
     }
