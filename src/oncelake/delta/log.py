@@ -152,10 +152,9 @@ class TableLog:
             self.found[key] = resolve_overlaps(each for start in starts for each in self._intervals(start))
         return self.found[key]
 
-    def writers(self, target: str) -> set[str]:
-        """Return the names of the pipelines that have markers here."""
-        found = {writer_of(name) for name in self.markers}
-        return {writer[0] for writer in found if writer is not None and writer[1] == target}
+    def writers(self) -> set[tuple[str, str]]:
+        """Return the pipelines that have markers here, each with the name of the target in its markers."""
+        return {writer for name in self.markers if (writer := writer_of(name))}
 
     def _spellings(self, app_id: str) -> list[str]:
         """Return an app id, under the present and the former names of its pipeline, as far as it is recorded."""

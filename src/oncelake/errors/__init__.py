@@ -9,6 +9,7 @@
     │   ├── CyclicPipelines         the pipelines depend on each other in a cycle
     │   ├── OverlappingWriters      two pipelines would overwrite each other's rows
     │   ├── RenamedPipeline         the target contains works of a pipeline that is not declared
+    │   ├── MovedTable              the target contains works that name another target
     │   ├── OtherProject            another project wrote works of the same pipeline name
     │   ├── UnknownPipeline         no pipeline has that name
     │   ├── UnknownTarget           no pipeline reads or writes that table
@@ -82,6 +83,7 @@ from oncelake.errors.usage import (
     CyclicPipelines,
     DuplicatePipeline,
     LoadFailed,
+    MovedTable,
     NotEmpty,
     NothingToRestate,
     NotInCatalog,
@@ -149,6 +151,7 @@ __all__ = [
     "LoadFailed",
     "LockUnavailable",
     "MachineFailed",
+    "MovedTable",
     "NotDelta",
     "NotEmpty",
     "NotInCatalog",

@@ -74,6 +74,20 @@ class RenamedPipeline(UsageError):
     )
 
 
+class MovedTable(UsageError):
+    """The target contains works that name another target: the table was moved or copied, and they would be added again."""
+
+    code = "moved_table"
+    says = (
+        "{target} contains works that were written to {former}: the table was moved or copied, "
+        "and {pipeline} would add the same rows again"
+    )
+    hint = (
+        "move the table back to {former} and declare that target in {where}, or let {pipeline} write a new table, "
+        "then run: oncelake plan"
+    )
+
+
 class OtherProject(UsageError):
     """The target contains works of a pipeline of the same name that another project wrote."""
 

@@ -206,11 +206,11 @@ class OtherTimezone(WorkFailed):
 
 
 class CannotRestore(OncelakeError):
-    """A table whose features cannot be restored together with its markers."""
+    """A table whose features cannot be restored together with its markers, or a version whose files are gone."""
 
     code = "cannot_restore"
     says = "{target} cannot be restored to version {version} together with its markers: {problem}"
-    hint = "restate the slices that should change: oncelake history {target}"
+    hint = "choose a later version, or restate the slices that should change: oncelake history {target}"
 
 
 class CannotRebuild(OncelakeError):

@@ -80,8 +80,8 @@ class Log(Protocol):
         """Return the facts of the newest commits by the app ids they carry."""
         ...
 
-    def writers(self, target: str) -> set[str]:
-        """Return the names of the pipelines that have markers here."""
+    def writers(self) -> set[tuple[str, str]]:
+        """Return the pipelines that have markers here, each with the name of the target in its markers."""
         ...
 
     def coverage(self, pipeline: str, target: str, requested: bool = False) -> list[Coverage]:

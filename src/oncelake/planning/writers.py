@@ -1,4 +1,4 @@
-"""Find works in a target that under another name would be written twice: of a renamed pipeline, of another project."""
+"""Find works in a target that would be written twice: of a renamed pipeline, of another project, under another target."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.errors import OtherProject, RenamedPipeline
+from oncelake.errors import MovedTable, OtherProject, RenamedPipeline
 from oncelake.model.contracts import Log, Pattern
 from oncelake.model.coverage import coalesce
 from oncelake.model.intervals import Interval
@@ -36,7 +36,9 @@ def check_writers(
             continue
         if not pattern.restates:
             _refuse_other_project(pipeline, pattern, log, identity)
-            _refuse_renamed(pipeline, pattern, log, identity, [part for part in to_do if isinstance(part, Interval)])
+            intervals = [part for part in to_do if isinstance(part, Interval)]
+            _refuse_moved(pipeline, pattern, log, intervals)
+            _refuse_renamed(pipeline, pattern, log, identity, intervals)
         notes += writer_notes(pipeline, pattern, log, identity)
     return notes
 
@@ -48,9 +50,13 @@ def writer_notes(pipeline: Pipeline, pattern: Pattern, log: Log, identity: Ident
         which = f"{pattern.target} contains works of {former}, which the project does not declare"
         notes.append(f'{which}; if {pipeline.name} was renamed, declare formerly="{former}" ({pipeline.where})')
     others = other_projects(pipeline, pattern, log, identity)
-    return notes + [
-        f"{pattern.target} contains works of {pipeline.name} that project {other} wrote" for other in others
-    ]
+    notes += [f"{pattern.target} contains works of {pipeline.name} that project {other} wrote" for other in others]
+    for target in sorted({target for _, target in moved_works(pattern, log)}):
+        notes.append(
+            f"{pattern.target} contains works that were written to {target}: the table was moved or copied, and these "
+            f"works do not count as done here; move the table back to {target}, or let {pipeline.name} write a new table"
+        )
+    return notes
 
 
 def undeclared_writers(pipeline: Pipeline, pattern: Pattern, log: Log, identity: Identity) -> list[str]:
@@ -60,9 +66,24 @@ def undeclared_writers(pipeline: Pipeline, pattern: Pattern, log: Log, identity:
     """
     if pipeline.formerly == ():
         return []
-    found = log.writers(pattern.target) - identity.pipelines - {pipeline.name, *(pipeline.formerly or ())}
+    here = {name for name, target in log.writers() if target == pattern.target}
+    found = here - identity.pipelines - {pipeline.name, *(pipeline.formerly or ())}
     facts = _facts_by_writer(log, pattern.target) if found else {}
     return sorted(name for name in found if not any(_by_others(each, identity) for each in facts.get(name, ())))
+
+
+def moved_works(pattern: Pattern, log: Log) -> list[tuple[str, str]]:
+    """Return the pipelines with works in a table that were written under another target name, each with that name.
+
+    Works of `once.write` pin no inputs, and may name the table by another lake folder.
+    """
+    found = sorted(writer for writer in log.writers() if writer[1] != pattern.target)
+    facts = {target: _facts_by_writer(log, target) for _, target in found}
+    return [
+        (name, target)
+        for name, target in found
+        if not any(each.get("pins") == {} for each in facts[target].get(name, ()))
+    ]
 
 
 def other_projects(pipeline: Pipeline, pattern: Pattern, log: Log, identity: Identity) -> list[str]:
@@ -93,6 +114,18 @@ def _refuse_other_project(pipeline: Pipeline, pattern: Pattern, log: Log, identi
     if others and identity.project is not None:
         facts = {"target": pattern.target, "pipeline": pipeline.name, "where": pipeline.where}
         raise OtherProject(other=others[0], project=identity.project, **facts)
+
+
+def _refuse_moved(pipeline: Pipeline, pattern: Pattern, log: Log, to_do: Sequence[Interval]) -> None:
+    """Refuse a pipeline without works of its own in a moved table, and one that would repeat the works found there."""
+    assert pipeline.grid is not None
+    assert pipeline.start is not None
+    moved = moved_works(pattern, log)
+    own = moved and pattern.done(log, pipeline.name, pipeline.start, pipeline.grid)
+    for name, former in moved:
+        if not own or _overlap(to_do, coalesce(log.coverage(name, former))):
+            facts = {"target": pattern.target, "pipeline": pipeline.name, "where": pipeline.where}
+            raise MovedTable(former=former, **facts)
 
 
 def _refuse_renamed(

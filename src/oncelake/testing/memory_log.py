@@ -59,10 +59,9 @@ class MemoryLog:
         """Return the facts of all commits by the app ids they carry."""
         return {name: commit.facts for name, commit in self.commits.items()}
 
-    def writers(self, target: str) -> set[str]:
-        """Return the names of the pipelines that have markers here."""
-        found = {writer_of(name) for name in self.markers}
-        return {writer[0] for writer in found if writer is not None and writer[1] == target}
+    def writers(self) -> set[tuple[str, str]]:
+        """Return the pipelines that have markers here, each with the name of the target in its markers."""
+        return {writer for name in self.markers if (writer := writer_of(name))}
 
     def coverage(self, pipeline: str, target: str, requested: bool = False) -> list[Coverage]:
         """Return the time a pipeline has done here, or was requested to restate."""

@@ -1,0 +1,41 @@
+"""Tables whose name or declaration changed after they were written, as Spark writes them."""
+
+import json
+
+import pytest
+from deltalake import DeltaTable
+
+import oncelake as once
+from oncelake.errors import MovedTable
+
+RANGE = {"start": "2024-03-14", "end": "2024-03-16"}
+
+
+def land(root, day, *rows):
+    file = root / f"landing/2024-03-{day}/a.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(map(json.dumps, rows)))
+
+
+def project(root, spark, pattern, schema):
+    files = once.files("landing/{start:%Y-%m-%d}/*.json", format="json", schema=schema)
+    declared = once.pipeline(every="day", start="2024-03-14", name="load", reads=files, writes=pattern)
+    return once.Project.of(declared(lambda frame: frame), lake=str(root / "lake"), root=str(root), spark=spark)
+
+
+def test_a_renamed_folder_is_not_added_to_again(spark, tmp_path):
+    land(tmp_path, 14, {"id": 1, "n": 5})
+    land(tmp_path, 15, {"id": 1, "n": 6})
+
+    def opened(target):
+        return project(tmp_path, spark, once.aggregate(target, keys="id", add="n"), "id int, n int")
+
+    assert opened("s.g").run(**RANGE).outcome == "done"
+    opened("s.g").rebuild("s.g")
+    assert opened("s.g").status()[0].warnings == ()
+    (tmp_path / "lake/s/g").rename(tmp_path / "lake/s/h")
+    with pytest.raises(MovedTable):
+        opened("s.h").run(**RANGE)
+    assert DeltaTable(str(tmp_path / "lake/s/h")).to_pyarrow_table().to_pylist() == [{"id": 1, "n": 11}]
+    (tmp_path / "lake/s/h").rename(tmp_path / "lake/s/g")
+    assert opened("s.g").plan(**RANGE).to_do == ()

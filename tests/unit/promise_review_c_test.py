@@ -1,0 +1,93 @@
+"""Promises about tables whose name, declaration or code changed after they were written."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import oncelake as once
+from oncelake.errors import MovedTable
+from oncelake.model.intervals import Grid
+from oncelake.model.markers import Marker, marker, reapply_app_id, restate_app_id, restore_marker
+from support.hand_written_logs import txn, write_commit
+
+NOW = datetime(2024, 3, 17, 1, tzinfo=UTC)
+PINS = {"frame": {"version": 1}}
+ADDING = {"append": once.append("s.t"), "aggregate": once.aggregate("s.t", keys="id", add="n")}
+OTHERS = {
+    "replace_interval": once.replace_interval("s.t", time="at"),
+    "merge": once.merge("s.t", keys="id", latest_by="at"),
+    "overwrite": once.overwrite("s.t"),
+}
+
+
+def day(number):
+    return Grid("day").cell(datetime(2024, 3, number, tzinfo=UTC))
+
+
+def project(lake, pattern, **more):
+    reads = once.table("raw", time="at")
+    declared = once.pipeline(reads=reads, writes=pattern, every="day", start="2024-03-14", name="load", **more)
+    return once.Project.of(declared(lambda frame: frame), lake=lake)
+
+
+def commit(lake: Path, *markers, **facts):
+    """Write the next commit of the table `s.t`."""
+    table = lake / "s/t"
+    version = len(list((table / "_delta_log").glob("*.json"))) if table.exists() else 0
+    write_commit(table, version, *map(txn, markers), facts={"pipeline": "load", "pins": PINS, **facts})
+
+
+def warnings(opened):
+    return [warning for status in opened.status(now=NOW) for warning in status.warnings]
+
+
+# A table that was moved
+
+
+@pytest.mark.parametrize("pattern", ADDING.values(), ids=ADDING)
+@pytest.mark.parametrize("request_", [{}, {"date": "2024-03-16"}], ids=["everything", "a new day"])
+@pytest.mark.parametrize("more", [{}, {"formerly": []}], ids=["", "no former names"])
+def test_adding_to_a_moved_table_is_refused(tmp_path, pattern, request_, more):
+    commit(tmp_path, marker("load", "s.former", day(14), 1))
+    opened = project(tmp_path, pattern, **more)
+    for command in (opened.plan, opened.run):
+        with pytest.raises(MovedTable) as caught:
+            command(now=NOW, **request_)
+        assert (caught.value.code, caught.value.exit_code) == ("moved_table", 2)
+        assert (caught.value.facts["target"], caught.value.facts["former"]) == ("s.t", "s.former")
+        assert "move the table back to s.former" in caught.value.next
+    assert any("written to s.former" in warning for warning in warnings(opened))
+
+
+@pytest.mark.parametrize("pattern", OTHERS.values(), ids=OTHERS)
+def test_a_moved_table_that_is_replaced_is_reported(tmp_path, pattern):
+    commit(tmp_path, marker("load", "s.former", day(14), 1))
+    opened = project(tmp_path, pattern)
+    plan = opened.plan(now=NOW)
+    assert plan.to_do
+    assert any("written to s.former" in note for note in plan.notes)
+    assert any("written to s.former" in warning for warning in warnings(opened))
+
+
+def test_a_moved_table_with_works_of_its_own_is_refused_where_they_overlap(tmp_path):
+    commit(tmp_path, marker("load", "s.former", day(14), 1))
+    commit(tmp_path, marker("load", "s.t", day(15), 1))
+    opened = project(tmp_path, ADDING["append"])
+    with pytest.raises(MovedTable):
+        opened.plan(now=NOW)
+    assert len(opened.plan(date="2024-03-16", now=NOW).to_do) == 1
+
+
+def test_a_table_in_its_place_is_not_a_moved_one(tmp_path):
+    done = marker("load", "s.t", day(14), 1)
+    commit(tmp_path, done)
+    commit(tmp_path, Marker(restate_app_id("load", "s.t", day(14)), 0), restore_marker("s.t", 1, 0))
+    commit(tmp_path, Marker(reapply_app_id(done.app_id), 1))
+    commit(tmp_path, Marker("another tool", 7))
+    commit(
+        tmp_path, marker("nightly/1", "t", day(14), 1), pipeline="nightly/1", pins={}
+    )  # `once.write` in the lake's `s`
+    opened = project(tmp_path, ADDING["append"])
+    assert len(opened.plan(now=NOW).to_do) == 2
+    assert not any("moved" in warning for warning in warnings(opened))
