@@ -141,6 +141,8 @@ class Output:
             rows = "an unknown number of" if rebuild.estimated_rows is None else f"about {rebuild.estimated_rows:,}"
             works = format_count(len(rebuild.works), "completed work")
             self.say(f"{rebuild.target}, version {rebuild.read}: {works} to replay, {rows} rows to read")
+            for change in rebuild.external:
+                self.say(f"note: no work replays this, so its rows are dropped: {change}")
         elif rebuild.failed:
             self.say(f"{rebuild.target} is unchanged: the replay failed; the same command resumes it")
         else:

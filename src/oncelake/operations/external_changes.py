@@ -51,6 +51,19 @@ def external_changes(pipeline: Pipeline, pattern: Pattern, log: TableLog) -> lis
     return changes[::-1]
 
 
+def written_by_others(log: TableLog) -> list[ExternalChange]:
+    """Return the commits of other writers whose rows may still be in a table, oldest first, among the newest commits."""
+    changes: list[ExternalChange] = []
+    for entry in log.newest():
+        if not log.in_lineage(entry.version):
+            continue
+        if "rebuilt" in entry.facts or entry.facts.get("pattern") == "overwrite":
+            break
+        if not entry.facts and _without_time(entry) is None:
+            changes.append(ExternalChange(entry.version, entry.info.get("operation", "?"), ()))
+    return changes[::-1]
+
+
 def _replaces_table(facts: Mapping[str, Any]) -> bool:
     """Return whether a commit rewrote or restored the whole table: earlier changes do not matter any more."""
     return "restore" in facts or facts.get("slice") == Whole().text or facts.get("pattern") == "overwrite"

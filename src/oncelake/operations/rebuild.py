@@ -8,6 +8,7 @@ new one. A rebuild that is killed is resumed by the next one, or leaves the old 
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -25,8 +26,9 @@ from oncelake.model.coverage import clip, coalesce
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval, merge
 from oncelake.model.markers import Marker, applied_work, parse_app_id, restore_marker
-from oncelake.model.slices import Slice, Whole
+from oncelake.model.slices import Named, Slice, Whole
 from oncelake.model.work import FAILED, STALE, Plan, Planned, Report, Request, Work
+from oncelake.operations.external_changes import ExternalChange, written_by_others
 from oncelake.planning.lake_state import read_lake_state
 from oncelake.planning.plan import make_plan
 from oncelake.running.commit import Claim, Conflict, commit_once
@@ -48,6 +50,13 @@ class Rebuild:
     estimated_rows: int | None = None
     version: int | None = None
     failed: Report | None = None
+    # Commits of other writers, whose rows no work replays: they are not in the rebuilt table.
+    external: tuple[ExternalChange, ...] = ()
+
+    @property
+    def outcome(self) -> str:
+        """Whether the replay failed, and the table is as it was: "failed", else "done"."""
+        return "failed" if self.failed else "done"
 
     def document(self) -> dict[str, Any]:
         """Return the rebuild as `rebuild --json` prints it."""
@@ -57,7 +66,8 @@ class Rebuild:
             "works": [{"pipeline": pipeline, "slice": str(slice_)} for pipeline, slice_ in self.works],
             "estimated_rows": self.estimated_rows,
             "version": self.version,
-            "outcome": "failed" if self.failed else "done",
+            "outcome": self.outcome,
+            "external_changes": [str(change) for change in self.external],
             "failed": [outcome.document() for outcome in self.failed.works if outcome.outcome == FAILED]
             if self.failed
             else [],
@@ -84,7 +94,7 @@ class Rebuilding:
     def plan(self) -> Rebuild:
         """Return what there is to replay: every work of the target that is done."""
         log = require_log(self.context.lake.table(self.target))
-        self._refuse_unknown_works(log.markers)
+        self._refuse_unknown_works(log)
         works = [(name, slice_) for name, pipeline in self.owners.items() for slice_ in self._done(pipeline)]
         known = read_lake_state(self.owners, self.owners.values(), self.context.lake, Request(self.now), {})
         sizes = [
@@ -93,7 +103,7 @@ class Rebuilding:
         ]
         counts = [size for size in sizes if size is not None]
         total = sum(counts) if counts and len(counts) == len(sizes) else None
-        return Rebuild(self.target, log.version, tuple(works), total)
+        return Rebuild(self.target, log.version, tuple(works), total, external=tuple(written_by_others(log)))
 
     def apply(self) -> Rebuild:
         """Replay what is done into the staging table, then replace the target's content in one commit."""
@@ -112,12 +122,24 @@ class Rebuilding:
         remove_folder(self.staging.path)
         return rebuilt
 
-    def _refuse_unknown_works(self, markers: Mapping[str, Any]) -> None:
-        parsed = [found for name in markers if (found := parse_app_id(name))]
-        former = {name for pipeline in self.owners.values() for name in pipeline.formerly or ()}
-        unknown = sorted({pipeline for pipeline, _, _ in parsed} - {*self.owners, *former, "repair"})
+    def _refuse_unknown_works(self, log: TableLog) -> None:
+        """Refuse works that no declared pipeline can replay: those of other pipelines, and all of `once.write`."""
+        known = {*self.owners, *(name for pipeline in self.owners.values() for name in pipeline.formerly or ())}
+        unknown = set()
+        for name, recorded in log.markers.items():
+            parsed = parse_app_id(name)
+            # Version 0 says that a restore took the rows of the work out.
+            if parsed is None or not recorded.version or _is_repair(parsed[0], parsed[2]):
+                continue
+            pipeline, _, slice_ = parsed
+            if isinstance(slice_, Named):
+                unknown.add(f"once.write {pipeline}/{slice_}" if slice_.name else f"once.write {pipeline}")
+            elif pipeline not in known:
+                unknown.add(pipeline)
+            elif _is_once_write(log, name):
+                unknown.add(f"once.write {pipeline} {slice_}")
         if unknown:
-            raise CannotRebuild(target=self.target, unknown=", ".join(unknown))
+            raise CannotRebuild(target=self.target, unknown=", ".join(sorted(unknown)))
 
     def _done(self, pipeline: Pipeline) -> list[Slice]:
         """Return the slices that a pipeline has done, in the order of time; with the gaps where that order matters.
@@ -192,6 +214,17 @@ class Rebuilding:
                 marker = Marker(name, made_here["generation"])
                 table.mark(Stamp(marker, json.dumps({"oncelake": made_here})), session)
         return replace(planned, version=version)
+
+
+def _is_repair(pipeline: str, slice_: Slice) -> bool:
+    """Return whether a marker is that of `repair`, whose result a replay of the works includes."""
+    return pipeline == "repair" and isinstance(slice_, Named) and re.fullmatch(r"version \d+", slice_.name) is not None
+
+
+def _is_once_write(log: TableLog, name: str) -> bool:
+    """Return whether `once.write` committed a work under the name of a pipeline, as long as the log shows its commit."""
+    commit = log.commit(name)
+    return commit is not None and commit.facts.get("code", "") is None
 
 
 def _generation_above(name: str, log: TableLog) -> int:

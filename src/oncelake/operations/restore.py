@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oncelake.declare.pipelines import Pipeline
+from oncelake.delta.conflicts import one_line
 from oncelake.delta.log import TableLog, read_log_at
 from oncelake.delta.writes import restore
 from oncelake.errors import BadVersion, CannotRestore
@@ -115,6 +116,9 @@ def apply_restore(planned: Restore, path: str) -> None:
     except Exception as error:
         if "Unsupported table features" in str(error):
             raise CannotRestore(target=planned.target, version=planned.to, problem=str(error)) from error
+        if "missing file" in str(error):
+            problem = f"files of that version were removed (VACUUM), nothing was changed: {one_line(error)}"
+            raise CannotRestore(target=planned.target, version=planned.to, problem=problem) from error
         raise
 
 

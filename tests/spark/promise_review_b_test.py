@@ -1,0 +1,103 @@
+"""Histories of `once.write`, restores and rebuilds that an adversarial review found to end wrong, in silence."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from deltalake import DeltaTable
+
+import oncelake as once
+
+NOW = datetime(2024, 3, 15, tzinfo=UTC)
+SCHEMA = "id long, day date"
+
+
+def land(root, *ids):
+    folder = root / "landing/2024-03-14"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "x.json").write_text("".join(json.dumps({"id": each, "day": "2024-03-14"}) + "\n" for each in ids))
+
+
+def ids(root, table):
+    return sorted(DeltaTable(f"{root}/lake/{table}").to_pyarrow_table()["id"].to_pylist())
+
+
+def daily(*writes):
+    reads = once.files("landing/{start:%Y-%m-%d}/*.json", schema=SCHEMA)
+    return once.pipeline(every="day", start="2024-03-14", reads=reads, writes=list(writes))
+
+
+@pytest.fixture
+def project(spark, tmp_path):
+    return lambda *pipelines: once.Project.of(*pipelines, lake=tmp_path / "lake", spark=spark, root=tmp_path)
+
+
+@pytest.fixture
+def write(spark, tmp_path):
+    def call(pattern, *rows, work="w", **options):
+        frame = spark.createDataFrame([(each, NOW.date()) for each in rows], SCHEMA)
+        return once.write(frame, pattern, work=work, lake=str(tmp_path / "lake"), **options).outcome
+
+    return call
+
+
+# Rebuild
+
+
+def test_a_rebuild_refuses_works_of_once_write_whatever_their_names(project, write, tmp_path):
+    @daily(once.append("t"))
+    def orders(files):
+        return files
+
+    opened = project(orders)
+    land(tmp_path, 1)
+    opened.run(now=NOW)
+    options = {"orders/backfill-2023": {}, "repair/x": {}, "orders": {"interval": ("2024-01-01", "2024-01-02")}}
+    for number, (work, each) in enumerate(options.items(), start=2):
+        before = opened.history("t")[0].version
+        write(once.append("t"), number, work=work, **each)
+        with pytest.raises(once.OncelakeError) as caught:
+            opened.rebuild("t", now=NOW)
+        assert caught.value.code == "cannot_rebuild"
+        assert f"once.write {work}" in str(caught.value)
+        assert ids(tmp_path, "t") == [1, number]
+        opened.restore("t", before)
+
+
+def test_a_rebuild_says_that_rows_of_other_writers_are_dropped(project, spark, tmp_path):
+    @daily(once.append("t"))
+    def orders(files):
+        return files
+
+    opened = project(orders)
+    land(tmp_path, 1)
+    opened.run(now=NOW)
+    assert opened.rebuild("t", dry_run=True, now=NOW).external == ()
+    spark.createDataFrame([(99, NOW.date())] * 2, SCHEMA).write.format("delta").mode("append").save(
+        f"{tmp_path}/lake/t"
+    )
+    assert opened.repair("t", ["id"]).removable == 1
+    rebuilt = opened.rebuild("t", now=NOW)
+    assert (rebuilt.outcome, ids(tmp_path, "t")) == ("done", [1])
+    assert len(rebuilt.document()["external_changes"]) == 1
+    assert opened.rebuild("t", dry_run=True, now=NOW).external == ()
+
+
+# Restore
+
+
+def test_a_restore_to_a_version_whose_files_were_vacuumed_is_refused(project, write, tmp_path):
+    @daily(once.append("other"))
+    def orders(files):
+        return files
+
+    write(once.overwrite("t"), 1)
+    write(once.overwrite("t"), 2, generation=2)
+    table = DeltaTable(f"{tmp_path}/lake/t")
+    first = table.version() - 1
+    assert table.vacuum(0, enforce_retention_duration=False, dry_run=False)
+    with pytest.raises(once.OncelakeError) as caught:
+        project(orders).restore("t", first)
+    assert caught.value.code == "cannot_restore"
+    assert "VACUUM" in str(caught.value)
+    assert ids(tmp_path, "t") == [2]
