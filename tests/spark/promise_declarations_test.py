@@ -70,7 +70,7 @@ def test_the_id_of_the_project_is_in_the_facts(spark, tmp_path):
     deliver(spark, tmp_path / "lake", (14, at(14, 1), 1))
     opened = once.open(tmp_path, spark=spark)
     assert opened.run(now=at(15)).outcome == "done"
-    (facts,) = opened.lake.table("t").log().newest_facts().values()
+    ((_, facts),) = opened.lake.table("t").log().newest_facts()
     assert facts["project"] == "one"
 
 

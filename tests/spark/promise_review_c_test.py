@@ -39,3 +39,23 @@ def test_a_renamed_folder_is_not_added_to_again(spark, tmp_path):
     assert DeltaTable(str(tmp_path / "lake/s/h")).to_pyarrow_table().to_pylist() == [{"id": 1, "n": 11}]
     (tmp_path / "lake/s/h").rename(tmp_path / "lake/s/g")
     assert opened("s.g").plan(**RANGE).to_do == ()
+
+
+def test_rows_of_a_former_time_column_are_reported_until_a_rebuild(spark, tmp_path):
+    def opened(time):
+        return project(tmp_path, spark, once.replace_interval("s.t", time=time), "id int, made date, at date")
+
+    def ids():
+        return sorted(row["id"] for row in DeltaTable(str(tmp_path / "lake/s/t")).to_pyarrow_table().to_pylist())
+
+    day = {"date": "2024-03-14"}
+    land(tmp_path, 14, {"id": 1, "made": "2024-03-14", "at": "2024-03-20"})
+    assert opened("made").run(**day).outcome == "done"
+    land(tmp_path, 14, {"id": 2, "made": "2024-03-14", "at": "2024-03-14"})
+    changed = opened("at")
+    assert changed.run(**day, stale=True).outcome == "done"
+    assert ids() == [1, 2]
+    (warning,) = changed.status()[0].warnings
+    assert "time=made, declared is at" in warning
+    changed.rebuild("s.t")
+    assert (ids(), changed.status()[0].warnings) == ([2], ())

@@ -7,8 +7,11 @@ import pytest
 
 import oncelake as once
 from oncelake.errors import MovedTable
-from oncelake.model.intervals import Grid
+from oncelake.model.intervals import Grid, Interval
 from oncelake.model.markers import Marker, marker, reapply_app_id, restate_app_id, restore_marker
+from oncelake.model.slices import Whole
+from oncelake.model.work import Work
+from oncelake.running.commit import make_facts
 from support.hand_written_logs import txn, write_commit
 
 NOW = datetime(2024, 3, 17, 1, tzinfo=UTC)
@@ -91,3 +94,77 @@ def test_a_table_in_its_place_is_not_a_moved_one(tmp_path):
     opened = project(tmp_path, ADDING["append"])
     assert len(opened.plan(now=NOW).to_do) == 2
     assert not any("moved" in warning for warning in warnings(opened))
+
+
+# Other rows than before
+
+
+def rebuild_notes(opened):
+    """Return what `plan` says of rows that only a rebuild removes; `status` says the same."""
+    found = [note for note in opened.plan(now=NOW).notes if "rebuild" in note]
+    assert found == [warning for warning in warnings(opened) if "rebuild" in warning]
+    return found
+
+
+def redone(lake, slice_, *patterns):
+    """Commit a slice by patterns as they were declared one after the other, as `run --stale` does."""
+    for generation, pattern in enumerate(patterns, 1):
+        done = marker("load", "s.t", slice_, generation)
+        commit(lake, done, **make_facts(Work("load", "s.t", slice_, generation, done), "run", PINS, None, pattern))
+    if isinstance(slice_, Interval):
+        return project(lake, patterns[-1])
+    declared = once.pipeline(reads=once.table("raw"), writes=patterns[-1], name="load")
+    return once.Project.of(declared(lambda frame: frame), lake=lake)
+
+
+CHANGED = {
+    "time": (once.replace_interval("s.t", time="day"), once.replace_interval("s.t", time="at"), "time=day"),
+    "within": (
+        once.replace_interval("s.t", time="at", within={"region": "EU"}),
+        once.replace_interval("s.t", time="at", within={"region": "US"}),
+        "within=region: EU, declared is region: US",
+    ),
+    "narrower": (
+        once.replace_interval("s.t", time="at"),
+        once.replace_interval("s.t", time="at", within={"region": ["US", "EU"]}),
+        "within=nothing, declared is region: EU, US",
+    ),
+    "values": (
+        once.replace_partitions("s.t", by="day", values=["a", "b"], within={"n": 1}),
+        once.replace_partitions("s.t", by="day", values=["b", "c"], within={"n": 1}),
+        "values=a, b, declared is b, c",
+    ),
+}
+
+
+@pytest.mark.parametrize(("former", "now", "said"), CHANGED.values(), ids=CHANGED)
+def test_a_changed_choice_of_rows_is_reported(tmp_path, former, now, said):
+    slice_ = Whole() if now.kind == "replace_partitions" else day(14)
+    (note,) = rebuild_notes(redone(tmp_path, slice_, former, now))
+    assert said in note
+    assert note.endswith("oncelake rebuild s.t")
+
+
+def test_a_changed_time_column_of_an_earlier_version_is_reported(tmp_path):
+    facts = {"target": "s.t", "pattern": "replace_interval", "cut_by": ["day", "UTC"]}
+    commit(tmp_path, marker("load", "s.t", day(14), 1), **facts)
+    (note,) = rebuild_notes(project(tmp_path, once.replace_interval("s.t", time="at")))
+    assert "time=day, declared is at" in note
+
+
+def test_a_rebuild_ends_the_report(tmp_path):
+    patterns = [once.replace_interval("s.t", time=time) for time in ("day", "at")]
+    assert rebuild_notes(redone(tmp_path, day(14), *patterns))
+    commit(tmp_path, restore_marker("s.t", 2, -1), pipeline="rebuild")
+    assert rebuild_notes(project(tmp_path, patterns[-1])) == []
+
+
+def test_a_wider_choice_of_rows_is_not_reported(tmp_path):
+    wider = [
+        once.replace_interval("s.t", time="at", within={"Region": "EU", "kind": "x"}),
+        once.replace_interval("s.t", time="AT", within={"region": ["US", "EU"]}),
+        once.replace_interval("s.t", time="at"),
+    ]
+    assert rebuild_notes(redone(tmp_path / "1", day(14), *wider)) == []
+    values = [once.replace_partitions("s.t", by="day", values=values) for values in (["b"], ["a", "b"])]
+    assert rebuild_notes(redone(tmp_path / "2", Whole(), *values)) == []

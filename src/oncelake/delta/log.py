@@ -91,15 +91,19 @@ class TableLog:
         for version in self._candidates(recorded):
             entry = self.entry(version)
             if entry.markers.get(app_id) == recorded.version:
-                return entry.commit if self.in_lineage(version) else self._earlier_commit(app_id, version)
+                return entry.commit if self._is_work(entry) else self._earlier_commit(app_id, version)
         return None
 
     def _earlier_commit(self, app_id: str, before: int) -> Commit | None:
         """Return the newest commit with an app id that a restore did not undo."""
         earlier = reversed(self.commits[: bisect_left(self.commits, before)])
-        entries = (self.entry(version) for version in earlier if self.in_lineage(version))
+        entries = (entry for version in earlier if self._is_work(entry := self.entry(version)))
         found = next((entry.commit for entry in entries if app_id in entry.markers), None)
         return found or self._rebuilt_commit(app_id)
+
+    def _is_work(self, entry: CommitFile) -> bool:
+        """Return whether the rows of a commit are in the table, and it is no restore, which records markers of other commits."""
+        return "restore" not in entry.facts and self.in_lineage(entry.version)
 
     def _rebuilt_commit(self, app_id: str) -> Commit | None:
         """Return what a rebuild says of a work that it replayed: from which inputs, by which code."""
@@ -163,8 +167,8 @@ class TableLog:
     def _intervals(self, start: str) -> Iterator[Coverage]:
         for name, recorded in self._of(start):
             first, _, last = name[len(start) :].partition("..")
-            # A slice that is no interval is spelled "whole", or begins with "=" or a word.
-            if first[:1].isdigit():
+            # Other slices are spelled "whole", or begin with "=" or a word; a restore sets what does not count to 0.
+            if first[:1].isdigit() and recorded.version:
                 yield Coverage(first, last, recorded.version, name)
 
     def last_of(self, pipeline: str, target: str) -> datetime | None:
@@ -198,10 +202,10 @@ class TableLog:
         """Return the newest commits, newest first; without a count all that the log still has."""
         return self.read_entries(islice(reversed(self.commits), count))
 
-    def newest_facts(self) -> dict[str, Mapping[str, Any]]:
-        """Return the facts of the newest commits that no restore undid, by the app ids they carry."""
+    def newest_facts(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return the facts of the newest commits that no restore undid, oldest first, each with an app id it carries."""
         entries = [entry for entry in reversed(self.newest()) if self.in_lineage(entry.version)]
-        return {name: entry.facts for entry in entries for name in entry.markers}
+        return [(name, entry.facts) for entry in entries for name in entry.markers]
 
     @cached_property
     def schema(self) -> dict[str, str]:

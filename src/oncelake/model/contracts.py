@@ -76,8 +76,8 @@ class Log(Protocol):
         """Return the version in which a work was overtaken, if it must be applied once more."""
         ...
 
-    def newest_facts(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return the facts of the newest commits by the app ids they carry."""
+    def newest_facts(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return the facts of the newest commits, oldest first, each with an app id it carries."""
         ...
 
     def writers(self) -> set[tuple[str, str]]:
@@ -305,6 +305,11 @@ class Pattern(Protocol):
     @property
     def keys(self) -> tuple[str, ...]:
         """The declared key columns of the target; empty if rows are not written by key."""
+        ...
+
+    @property
+    def replaced_rows(self) -> Mapping[str, Any]:
+        """The declared options that decide which existing rows a work replaces, as facts record them; else empty."""
         ...
 
     @property

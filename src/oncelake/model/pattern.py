@@ -13,6 +13,14 @@ from oncelake.model.markers import Marker, marker
 from oncelake.model.slices import Slice
 
 
+def spell_row_filter(row_filter: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return a row filter as facts record it: the values of every column as text, in a fixed order."""
+    listed = {
+        name: item if isinstance(item, list | tuple | set | frozenset) else [item] for name, item in row_filter.items()
+    }
+    return {name.casefold(): sorted(map(str, values)) for name, values in sorted(listed.items())}
+
+
 class PatternDefaults:
     """A pattern that deletes no rows, can be restated, and has a marker for each slice."""
 
@@ -52,6 +60,11 @@ class PatternDefaults:
     def keys(self) -> tuple[str, ...]:
         """Return no key columns: rows are not written by key."""
         return ()
+
+    @property
+    def replaced_rows(self) -> Mapping[str, Any]:
+        """Return nothing: what was declared decides the new rows only, not which existing rows a work replaces."""
+        return {}
 
     def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  the contract; it fits every grid
         """Return None: the declaration is valid on every grid."""

@@ -12,7 +12,7 @@ from oncelake.delta.writes import Layout
 from oncelake.errors import BadDeclaration
 from oncelake.model.contracts import Log, Writing
 from oncelake.model.intervals import Grid, Interval
-from oncelake.model.pattern import PatternDefaults
+from oncelake.model.pattern import PatternDefaults, spell_row_filter
 from oncelake.model.source_location import declared_at
 from oncelake.spark.columns import find_time_column
 from oncelake.spark.sql import all_of, filter_predicates, inside
@@ -52,6 +52,11 @@ class ReplaceInterval(PatternDefaults):
     def within(self) -> Mapping[str, Any]:
         """The declared row filter."""
         return self.row_filter
+
+    @property
+    def replaced_rows(self) -> Mapping[str, Any]:
+        """The time column and the row filter."""
+        return {"time": self.time, "within": spell_row_filter(self.row_filter)}
 
     def problem(self, grid: Grid | None) -> str | None:
         """Refuse a pipeline without intervals."""

@@ -13,7 +13,7 @@ from oncelake.delta.writes import Layout, partitions_of
 from oncelake.errors import BadDeclaration, NotPartitioned, WrongTimeType
 from oncelake.model.contracts import Log, Writing
 from oncelake.model.intervals import Grid, Interval
-from oncelake.model.pattern import PatternDefaults
+from oncelake.model.pattern import PatternDefaults, spell_row_filter
 from oncelake.model.source_location import declared_at
 from oncelake.spark.columns import find_column, hour_types
 from oncelake.spark.sql import all_of, filter_predicates, inside, one_of
@@ -66,6 +66,12 @@ class ReplacePartitions(PatternDefaults):
     def partition_by(self) -> tuple[str, ...]:
         """Return the declared partition columns."""
         return self.by
+
+    @property
+    def replaced_rows(self) -> Mapping[str, Any]:
+        """The values of the one partition column, if they are declared, and the row filter."""
+        values = None if self.values is None else sorted(map(str, self.values))
+        return {"values": values, "within": spell_row_filter(self.row_filter)}
 
     def problem(self, grid: Grid | None) -> str | None:
         """Refuse `values` in a pipeline with intervals: a fixed set of partitions cannot belong to many intervals."""

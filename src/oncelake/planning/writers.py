@@ -102,7 +102,7 @@ def _by_others(facts: Mapping[str, Any], identity: Identity) -> bool:
 
 def _facts_by_writer(log: Log, target: str) -> dict[str, list[Mapping[str, Any]]]:
     found: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for app_id, facts in log.newest_facts().items():
+    for app_id, facts in dict(log.newest_facts()).items():
         writer = writer_of(app_id)
         if writer is not None and writer[1] == target:
             found[writer[0]].append(facts)

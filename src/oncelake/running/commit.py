@@ -162,6 +162,7 @@ def make_facts(work: Work, run: str, pins: Mapping[str, Any], code: str | None, 
         "code": code,
         "pattern": pattern.kind,
         **({"keys": list(pattern.keys)} if pattern.keys else {}),
+        **({"replaces": dict(pattern.replaced_rows)} if pattern.replaced_rows else {}),
         "invocation": find_invocation().document(),
     }
 

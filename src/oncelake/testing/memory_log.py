@@ -55,9 +55,9 @@ class MemoryLog:
         """Return the version in which a work was overtaken, if it must be applied once more."""
         return self.overtaken.get(app_id)
 
-    def newest_facts(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return the facts of all commits by the app ids they carry."""
-        return {name: commit.facts for name, commit in self.commits.items()}
+    def newest_facts(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return the facts of the newest commit of every app id."""
+        return [(name, commit.facts) for name, commit in self.commits.items()]
 
     def writers(self) -> set[tuple[str, str]]:
         """Return the pipelines that have markers here, each with the name of the target in its markers."""
@@ -71,5 +71,5 @@ class MemoryLog:
         return resolve_overlaps(
             Coverage(first, last, self.markers[name], name)
             for name, (first, _, last) in spans.items()
-            if first[:1].isdigit()
+            if first[:1].isdigit() and self.markers[name]
         )
