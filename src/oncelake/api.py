@@ -26,7 +26,7 @@ from oncelake.model.events import Warned
 from oncelake.model.intervals import Interval
 from oncelake.model.names import lake_path
 from oncelake.model.source_location import declared_at
-from oncelake.model.work import FAILED_BEFORE, LATE, RESTATED, STALE, Plan, Report, Request
+from oncelake.model.work import FAILED_BEFORE, RESTATED, STALE, Plan, Report, Request
 from oncelake.operations.history import HistoryEntry, history_entry
 from oncelake.operations.status import StatusInputs, TargetStatus, target_status
 from oncelake.patterns import PATTERNS
@@ -172,12 +172,12 @@ class Project:
         for request in found:
             if not request.pending:
                 request_restate(request, context)
-        reached = list(self._downstream(name, None)) if downstream else []
+        reached = sorted(self._downstream(name, None), key=lambda each: not each.planned_first) if downstream else []
         now: RunOptions = {"now": options["now"]} if "now" in options else {}
-        names = (name, *(each.pipeline.name for each in reached if each.known))
-        plan = self._plan(replace(_request(names, now), only=RESTATED))
-        later = [replace(_request((each.pipeline.name,), now), only=LATE) for each in reached if not each.known]
-        return execute(plan, self.pipelines, context, (partial(self._plan, request) for request in later))
+        names = (name, *(each.pipeline.name for each in reached if each.planned_first))
+        plan, later = self._plan(replace(_request(names, now), only=RESTATED)), reached[len(names) - 1 :]
+        requests = (replace(_request((each.pipeline.name,), now), only=each.only) for each in later)
+        return execute(plan, self.pipelines, context, (partial(self._plan, request) for request in requests))
 
     def _downstream(self, name: str, span: Interval | None) -> Iterator[Downstream]:
         from oncelake.operations.restate import downstream_of

@@ -18,6 +18,7 @@ from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval, covers
 from oncelake.model.markers import Marker, restate_app_id
 from oncelake.model.slices import Slice, Whole
+from oncelake.model.work import LATE, RESTATED
 from oncelake.planning.in_order import out_of_order
 from oncelake.running.commit import Claim, commit_once
 from oncelake.running.context import RunContext
@@ -116,12 +117,24 @@ class Downstream:
     """A pipeline that reads what is restated: the time of it that is reached (None for all), if that is known beforehand.
 
     It is not known where rows are read by another time column than the one by which they are written: then the
-    statistics of the commits decide, once they are there.
+    statistics of the commits decide, once they are there. `waits` if an upstream is planned only then, so that this
+    pipeline would read its old rows if it was planned before.
     """
 
     pipeline: Pipeline
     span: Interval | None
     known: bool = True
+    waits: bool = False
+
+    @property
+    def planned_first(self) -> bool:
+        """Whether it can be planned together with what is restated, before anything is written."""
+        return self.known and not self.waits
+
+    @property
+    def only(self) -> str:
+        """Which of its works to plan: those that were requested, or those whose input has changed by then."""
+        return RESTATED if self.known else LATE
 
 
 def downstream_of(
@@ -139,19 +152,26 @@ def downstream_of(
 
 def _reach(pipeline: Pipeline, touching: list[Downstream], logs: Mapping[str, Log | None]) -> Downstream:
     """Return the time of a pipeline that depends on what is restated upstream."""
+    waits = not all(upstream.planned_first for upstream in touching)
+    reads = {upstream.pipeline.name: _sources(pipeline, upstream.pipeline) for upstream in touching}
+    if pipeline.grid is None or not all(source.by_interval for sources in reads.values() for source in sources):
+        return Downstream(pipeline, None, waits=waits)
     spans = []
     for upstream in touching:
-        tables = upstream.pipeline.writes_tables & pipeline.reads_tables
-        reads = [source for source in pipeline.reads.values() if tables & set(source.tables)]
-        if pipeline.grid is None or not all(source.by_interval for source in reads):
-            return Downstream(pipeline, None)
-        if not upstream.known or not all(_same_column(upstream.pipeline, pipeline, s, logs) for s in reads):
-            return Downstream(pipeline, None, known=False)
-        if upstream.span is None:
-            return Downstream(pipeline, None)
-        spans.append(pipeline.grid.around(upstream.span))
-    whole = Interval(min(span.start for span in spans), max(span.end for span in spans), spans[0].zone)
-    return Downstream(pipeline, whole)
+        same = all(_same_column(upstream.pipeline, pipeline, s, logs) for s in reads[upstream.pipeline.name])
+        if not upstream.known or not same:
+            return Downstream(pipeline, None, known=False, waits=waits)
+        spans.append(upstream.span and pipeline.grid.around(upstream.span))
+    known = [span for span in spans if span is not None]
+    if len(known) < len(spans):
+        return Downstream(pipeline, None, waits=waits)
+    whole = Interval(min(span.start for span in known), max(span.end for span in known), known[0].zone)
+    return Downstream(pipeline, whole, waits=waits)
+
+
+def _sources(reader: Pipeline, writer: Pipeline) -> list[Source]:
+    """Return the sources of a pipeline that read what another one writes."""
+    return [source for source in reader.reads.values() if writer.writes_tables & set(source.tables)]
 
 
 def _same_column(writer: Pipeline, reader: Pipeline, source: Source, logs: Mapping[str, Log | None]) -> bool:

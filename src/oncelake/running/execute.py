@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -47,20 +47,23 @@ def execute(
     for make_plan in then:
         if report.interrupted or any(outcome.stops_run for outcome in report.works):
             break
-        more = _execute(make_plan(), pipelines, context)
+        more = _execute(make_plan(), pipelines, context, report.works)
         report = replace(more, works=(*report.works, *more.works))
     context.notify(RunEnded(report))
     return report
 
 
-def _execute(plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext) -> Report:
+def _execute(
+    plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext, earlier: Sequence[Outcome] = ()
+) -> Report:
+    """Execute one plan. What reads something that failed `earlier` in the run is blocked."""
     outcomes: list[Outcome] = []
     with recording_interrupts() as interrupts:
         for slices in _groups(plan, pipelines, context):
             try:
                 if interrupts:
                     return Report(context.run, tuple(outcomes), interrupted=True)
-                outcomes += _run_slices(slices, outcomes, pipelines, context)
+                outcomes += _run_slices(slices, [*earlier, *outcomes], pipelines, context)
                 if any(outcome.stops_run for outcome in outcomes):
                     return Report(context.run, tuple(outcomes))
             except KeyboardInterrupt as interrupt:

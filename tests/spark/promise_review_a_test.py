@@ -1,0 +1,85 @@
+"""Redoing work where it once stopped short in silence: downstream of a whole table, beside a missing target, after a rebuild."""
+
+import json
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import functions as F
+
+import oncelake as once
+
+DAY = {"date": "2024-03-14"}
+
+
+def land(root, day, *rows):
+    folder = root / f"landing/2024-03-{day}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "x.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def rows(root, table, *columns):
+    found = DeltaTable(f"{root}/lake/{table}").to_pyarrow_table().to_pylist()
+    return sorted(tuple(row[column] for column in columns) for row in found)
+
+
+def files(schema):
+    return once.files("landing/{start:%Y-%m-%d}/*.json", schema=schema)
+
+
+def daily(**declared):
+    return once.pipeline(every="day", start="2024-03-14", **declared)
+
+
+def targets(report):
+    return [(work.target, work.outcome) for work in report.works]
+
+
+@pytest.fixture
+def project(spark, tmp_path):
+    return lambda *pipelines: once.Project.of(*pipelines, lake=tmp_path / "lake", spark=spark, root=tmp_path)
+
+
+# restate --downstream
+
+
+@daily(reads=files("v int, e date"), writes=once.replace_interval("bronze", time="d"))
+def load(files, interval):
+    return files.withColumn("d", F.lit(interval.start.date()))
+
+
+broken = [False]
+
+
+@daily(reads=once.table("bronze", time="e"), writes=once.replace_interval("silver", time="e"))
+def by_event_day(bronze):
+    return bronze.where("raise_error('broken') is null") if broken[0] else bronze
+
+
+@daily(reads=once.table("silver"), writes=once.replace_interval("totals", time="d"))
+def totals(silver, interval):
+    return silver.agg(F.sum("v").alias("v")).withColumn("d", F.lit(interval.start.date()))
+
+
+@daily(reads=once.table("totals", time="d"), writes=once.replace_interval("report", time="d"))
+def report_of(totals):
+    return totals
+
+
+def test_restate_downstream_redoes_a_reader_of_a_whole_table_after_that_table(project, tmp_path):
+    opened = project(report_of, totals, by_event_day, load)
+    land(tmp_path, 14, {"v": 1, "e": "2024-03-14"})
+    assert opened.run(**DAY).outcome == "done"
+    land(tmp_path, 14, {"v": 100, "e": "2024-03-14"})
+    broken[0] = True
+    try:
+        failed = opened.restate("load", downstream=True, **DAY)
+    finally:
+        broken[0] = False
+    # What reads a table that could not be redone keeps its rows and its request.
+    outcomes = [("bronze", "committed"), ("silver", "failed"), ("totals", "blocked"), ("report", "blocked")]
+    assert targets(failed) == outcomes
+    assert rows(tmp_path, "totals", "v") == [(1,)]
+    redone = opened.restate("load", downstream=True, **DAY)
+    assert targets(redone) == [(table, "committed") for table in ("bronze", "silver", "totals", "report")]
+    assert rows(tmp_path, "totals", "v") == rows(tmp_path, "report", "v") == [(100,)]
+    assert [status.pending + status.stale for status in opened.status()] == [()] * 4
