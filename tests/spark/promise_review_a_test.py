@@ -83,3 +83,26 @@ def test_restate_downstream_redoes_a_reader_of_a_whole_table_after_that_table(pr
     assert targets(redone) == [(table, "committed") for table in ("bronze", "silver", "totals", "report")]
     assert rows(tmp_path, "totals", "v") == rows(tmp_path, "report", "v") == [(100,)]
     assert [status.pending + status.stale for status in opened.status()] == [()] * 4
+
+
+# Several targets
+
+
+def test_restate_writes_a_restated_target_and_its_missing_sibling_together(project, tmp_path):
+    @daily(reads=files("id int, d date"), writes=[once.replace_interval(name, time="d") for name in ("x", "y")])
+    def both(files):
+        return {"x": files, "y": files.where("raise_error('broken') is null") if broken[0] else files}
+
+    opened = project(both)
+    land(tmp_path, 14, {"id": 1, "d": "2024-03-14"})
+    broken[0] = True
+    try:
+        assert targets(opened.run(**DAY)) == [("x", "committed"), ("y", "failed")]
+    finally:
+        broken[0] = False
+    land(tmp_path, 14, {"id": 2, "d": "2024-03-14"})
+    gone = opened.run(**DAY).works[1]
+    assert gone.code == "pinned_input_gone"
+    assert "oncelake restate both --date 2024-03-14," in gone.error
+    assert targets(opened.restate("both", **DAY)) == [("x", "committed"), ("y", "committed")]
+    assert rows(tmp_path, "x", "id") == rows(tmp_path, "y", "id") == [(2,)]

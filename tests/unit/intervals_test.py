@@ -20,6 +20,7 @@ from oncelake.model.intervals import (
     parse_interval,
     subtract,
 )
+from oncelake.model.slices import Whole, slice_options
 
 ZONES = (
     "UTC",
@@ -382,3 +383,18 @@ def test_around_is_the_cells_that_an_interval_touches():
     part = Interval(datetime(2024, 1, 1, 12, tzinfo=UTC), datetime(2024, 1, 2, 1, tzinfo=UTC))
     assert str(grid.around(part)) == "[2024-01-01, 2024-01-03)"
     assert str(grid.around(grid.cell(part.start))) == "[2024-01-01, 2024-01-02)"
+
+
+@pytest.mark.parametrize(
+    ("every", "zone", "end", "options"),
+    [
+        ("day", "Asia/Kolkata", "2024-03-15", " --date 2024-03-14"),
+        ("day", "UTC", "2024-03-16", " --from 2024-03-14 --to 2024-03-16"),
+        ("hour", "Asia/Tokyo", "2024-03-14T01:00", " --date 2024-03-13T15:00:00Z"),
+        ("hour", "UTC", "2024-03-15", " --from 2024-03-14T00:00:00Z --to 2024-03-15T00:00:00Z"),
+    ],
+)
+def test_the_options_of_a_command_name_exactly_a_slice(every, zone, end, options):
+    grid = Grid(every, zone)
+    assert slice_options(Interval(grid.parse("2024-03-14"), grid.parse(end), zone), grid) == options
+    assert slice_options(Whole(), None) == ""

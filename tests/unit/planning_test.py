@@ -11,7 +11,7 @@ from oncelake.errors import BadRange, UnknownPipeline
 from oncelake.model.intervals import Grid, Interval, instant_text
 from oncelake.model.markers import Marker, app_id, restate_app_id
 from oncelake.model.slices import Whole
-from oncelake.model.work import Request
+from oncelake.model.work import RESTATED, Request
 from oncelake.patterns import append, overwrite, replace_interval
 from oncelake.planning.plan import LakeState, make_plan
 from oncelake.sources import table
@@ -275,6 +275,20 @@ def test_a_work_is_planned_per_target_and_only_what_is_missing_of_it_runs():
     one_done = MemoryLog().add(two.writes[0].marker("orders", day(DAYS[1]), 1))
     plan = plan_of(two, logs={"one": one_done}, date=DAYS[1])
     assert [(item.work.target, item.action) for item in plan.works] == [("one", "skip"), ("two", "run")]
+
+
+@pytest.mark.parametrize(("every", "slice_"), [("day", day(DAYS[1])), (None, Whole())])
+def test_a_restated_target_takes_along_a_sibling_that_is_missing_and_none_that_is_done(every, slice_):
+    start = every and "2024-01-01"
+    writes = [overwrite(name) for name in ("one", "two", "three")]
+    three = a_pipeline("orders", table("bronze"), writes, every=every, start=start)
+    requested, done_once = (MemoryLog().add(three.pattern(t).marker("orders", slice_, 1), {}) for t in ("one", "three"))
+    requested.add(Marker(restate_app_id("orders", "one", slice_), 2))
+    logs, pins = {"one": requested, "three": done_once}, {"orders": {}}
+    plan = plan_of(three, logs=logs, pins=pins, only=RESTATED)
+    running = [(item.work.target, item.work.generation) for item in plan.works if item.action == "run"]
+    assert running == [("one", 2), ("two", 1)]
+    assert plan_of(three, logs={"three": done_once}, pins=pins, only=RESTATED).works == ()
 
 
 def test_planning_changes_nothing_and_gives_the_same_plan_twice():

@@ -161,8 +161,8 @@ class PinnedInputGone(WorkFailed):
     splittable = False
     says = "{target} of {slice} is to be written from the same input as {sibling}, and that is gone: {problem}"
     hint = (
-        "write all targets from the input as it is now: oncelake restate {pipeline}, "
-        "or only {target}: oncelake run {pipeline} --accept-new-input"
+        "write all targets from the input as it is now: oncelake restate {pipeline}{options}, "
+        "or only {target}: oncelake run {pipeline}{options} --accept-new-input"
     )
 
 

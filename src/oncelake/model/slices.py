@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oncelake.model.intervals import Grid, Interval, parse_interval
+from oncelake.model.intervals import Grid, Interval, instant_text, parse_interval
 
 _BATCH = "batch "
 
@@ -69,6 +69,18 @@ def parse_slice(text: str) -> Slice:
         number, _, stream = text.removeprefix(_BATCH).partition(" ")
         return Batch(stream, int(number))
     return parse_interval(text)
+
+
+def slice_options(slice_: Slice, grid: Grid | None) -> str:
+    """Return the options that name a slice on the command line, after a space: of an interval, of a range, none of a whole."""
+    if grid is None or not isinstance(slice_, Interval):
+        return ""
+    # A date means all of its hours, and only an instant is unique where clocks change.
+    first, last = (
+        instant_text(instant) if grid.every == "hour" else local.date().isoformat()
+        for instant, local in ((slice_.start, slice_.local_start), (slice_.end, slice_.local_end))
+    )
+    return f" --date {first}" if grid.count(slice_) == 1 else f" --from {first} --to {last}"
 
 
 def cells(slice_: Slice, grid: Grid | None) -> list[Slice]:

@@ -80,7 +80,8 @@ def _pieces(pipeline: Pipeline, span: Interval, inputs: PlanInputs) -> Iterator[
     for start, end, found in align(*rows):
         each = [decision for decision in found if decision is not None]
         to_do = [decision for decision in each if decision.action == "run"]
-        if not all(inputs.wants(decision.cause) for decision in to_do) or (request.only and not to_do):
+        # The targets of a slice are written together: one that is wanted takes along its siblings that are not done.
+        if request.only and not any(inputs.wants(decision.cause) for decision in to_do):
             continue
         pieces = [parse_interval(f"{start}..{end}", span.zone)]
         if request.only == FAILED_BEFORE:

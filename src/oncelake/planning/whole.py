@@ -20,10 +20,13 @@ def plan_whole(pipeline: Pipeline, earlier: list[Planned], inputs: PlanInputs) -
         return
     changing = any(item.action == "run" and item.work.target in pipeline.reads_tables for item in earlier)
     pins = None if changing else inputs.known.pins.get(pipeline.name)
-    for pattern in pipeline.writes:
-        item = _item(pipeline, pattern, inputs.known.logs.get(pattern.target), pins)
-        if inputs.wants(item.cause) and (item.action == "run" or not inputs.request.only):
-            yield item
+    found = [_item(pipeline, pattern, inputs.known.logs.get(pattern.target), pins) for pattern in pipeline.writes]
+    to_do = [item for item in found if item.action == "run"]
+    if not inputs.request.only:
+        yield from found
+    elif any(inputs.wants(item.cause) for item in to_do):
+        # The targets are written together: one that is wanted takes along its siblings that are not done.
+        yield from to_do
 
 
 def _item(pipeline: Pipeline, pattern: Pattern, log: Log | None, pins: Mapping[str, Any] | None) -> Planned:

@@ -26,7 +26,7 @@ from oncelake.model.contracts import Reading
 from oncelake.model.events import Retrying
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval
-from oncelake.model.slices import count_cells, parse_slice
+from oncelake.model.slices import count_cells, parse_slice, slice_options
 from oncelake.model.work import Outcome, Rows, Work
 from oncelake.running.commit import Claim, Retryable, commit_once, make_facts, make_writing, write_once
 from oncelake.running.commit_state import CommitState, commit_state
@@ -158,6 +158,7 @@ class _Attempt:
         except SourceChanged as error:
             lost = next(work for work in left if work.target not in self.outcomes)
             facts = {"slice": str(lost.slice), "pipeline": lost.pipeline, "sibling": sibling.target}
+            facts["options"] = slice_options(lost.slice, self.pipeline.grid)
             raise PinnedInputGone(target=lost.target, problem=one_line(error), **facts) from error
 
     def _write_all(self, left: Sequence[Work], pins: Pins, session: Any) -> SplitRange | None:
