@@ -64,7 +64,7 @@ def load(
             )
     return (frame)
 """
-EXPECTED = "bfaf608c23dc6d29"
+EXPECTED = "8ddc5f22872527ba"
 
 
 def load(text, folder, name="load"):
@@ -181,3 +181,147 @@ def test_the_name_of_the_pipelines_own_function_does_not_count(tmp_path):
     text = "def load(v):\n    return v + 1\n"
     renamed = text.replace("def load", "def load_orders")
     assert code_fingerprint(load(text, tmp_path, "load")) == code_fingerprint(load(renamed, tmp_path, "load_orders"))
+
+
+USES = """
+import functools
+import re
+from dataclasses import dataclass
+from math import pi
+
+LIMIT = 5
+RATES = {"EU": 1.0, "US": 1.1}
+RATES["UK"] = 1.2
+NAMES = ["a"]
+NAMES.append("b")
+if LIMIT:
+    SIGN = 1
+else:
+    SIGN = -1
+BASE = 7
+DERIVED = BASE * 2
+DEFAULT = 11
+UNUSED = 12
+WORDS = re.compile("x+")
+FILLED = {}
+
+
+def by_rule(value):
+    return value + 21
+
+
+RULES = {"one": by_rule}
+
+
+@dataclass
+class Row:
+    \"\"\"A row.\"\"\"
+
+    name: str = "n"
+
+    def doubled(self):
+        return FACTOR * 2
+
+
+FACTOR = 31
+
+
+@functools.lru_cache
+def cached(value):
+    return value + 41
+
+
+def helper(value):
+    return value + SIGN
+
+
+def load(frame, limit=DEFAULT):
+    FILLED[len(FILLED)] = object()
+    UNUSED = frame.where
+    found = [RATES[name] for name in NAMES if helper(LIMIT)]
+    return found, (lambda: DERIVED), RULES, Row(), cached(1), WORDS, pi, UNUSED
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("LIMIT = 5", "LIMIT = 6"),
+        ('"US": 1.1', '"US": 1.15'),
+        ("1.2", "1.25"),
+        ('append("b")', 'append("c")'),
+        ("SIGN = -1", "SIGN = -2"),
+        ("BASE = 7", "BASE = 8"),
+        ("DEFAULT = 11", "DEFAULT = 12"),
+        ("x+", "y+"),
+        ("value + 21", "value + 22"),
+        ('"one"', '"two"'),
+        ('"n"', '"m"'),
+        ("FACTOR * 2", "FACTOR * 3"),
+        ("FACTOR = 31", "FACTOR = 32"),
+        ("value + 41", "value + 42"),
+    ],
+)
+def test_constants_and_classes_of_the_module_count(tmp_path, old, new):
+    assert USES.count(old) == 1
+    found = [code_fingerprint(load(text, tmp_path)) for text in (USES, USES.replace(old, new))]
+    assert None not in found
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("UNUSED = 12", "UNUSED = 13"),
+        ("LIMIT = 5", "LIMIT = (5)  # days"),
+        ("A row.", "One row."),
+        ("import re", "import json\nimport re"),
+        ("BASE = 7", "OTHER = 1\n\nBASE = 7"),
+    ],
+)
+def test_what_the_function_does_not_use_of_its_module_does_not_count(tmp_path, old, new):
+    assert code_fingerprint(load(USES, tmp_path)) == code_fingerprint(load(USES.replace(old, new, 1), tmp_path))
+
+
+def test_a_value_that_is_filled_at_run_time_does_not_count(tmp_path):
+    found = load(USES, tmp_path)
+    before = code_fingerprint(found)
+    found.__globals__["FILLED"]["x"] = object()
+    assert code_fingerprint(found) == before
+
+
+@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.parts[-3])
+def test_constants_count_alike_in_every_version_of_python(tmp_path, python):
+    expected = code_fingerprint(load(USES, tmp_path))
+    (file,) = tmp_path.glob("m*.py")
+    command = [str(python), "-c", SCRIPT, module.__file__, str(file)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == expected
+
+
+def test_constants_of_a_decorated_helper_count(tmp_path):
+    text = """
+import functools
+
+N = 1
+
+
+def twice(function):
+    @functools.wraps(function)
+    def wrapper(value):
+        return function(value) * 2
+
+    return wrapper
+
+
+@twice
+def helper(value):
+    return value + N
+
+
+def load(frame):
+    return helper(frame)
+"""
+    found = {
+        code_fingerprint(load(text.replace(*each), tmp_path)) for each in (("", ""), ("N = 1", "N = 2"), ("* 2", "* 3"))
+    }
+    assert len(found) == 3

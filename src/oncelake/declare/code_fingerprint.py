@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import dis
 import hashlib
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 _NO_CODE = ("ctx", "kind", "type_comment", "type_ignores")
 _NO_ROWS = ("layout", "any_order", "null_time")
 _WITH_DOCSTRING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# Instructions that read a name of the module, in a function and in the body of a class.
+_READS_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME")
 
 
 def pipeline_fingerprint(pipeline: Pipeline, pattern: Pattern) -> str:
@@ -34,10 +38,16 @@ def declaration_fingerprint(pipeline: Pipeline, pattern: Pattern) -> str:
 
 
 def code_fingerprint(function: Callable[..., Any]) -> str | None:
-    """Return a digest of the function and of the functions of its module that it calls; None if there is no source."""
+    """Return a digest of the function and of what it uses of its module; None if there is no source.
+
+    That are the functions it calls, and the statements that assign the constants or define the classes it refers to. The
+    statements count, not their values: a value may be filled at run time, and differ from process to process.
+    """
     try:
         own = inspect.unwrap(function)
-        return _digest("\n".join(sorted(_source_tree(one, nameless=one is own) for one in _reached(own))))
+        reached, statements = _reached(own)
+        spelled = {_source_tree(one, nameless=one is own) for one in reached}
+        return _digest("\n".join(sorted(spelled.union(map(_tree, statements)))))
     except (OSError, TypeError, SyntaxError):
         return None
 
@@ -46,20 +56,103 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _reached(function: Any) -> set[FunctionType]:
+def _reached(function: Any) -> tuple[set[FunctionType], list[ast.stmt]]:
+    """Return the functions that a function calls, itself included, and the other statements of the module that they use."""
     found: set[FunctionType] = set()
+    used: dict[ast.stmt, None] = {}
     waiting = [function]
     while waiting:
         one = waiting.pop()
         if not isinstance(one, FunctionType) or one in found:
             continue
         found.add(one)
-        called = [one.__globals__.get(name) for name in _names(one.__code__)]
-        called += _closure(one)
+        statements, names = _statements(one)
+        used |= dict.fromkeys(statements)
+        called = [one.__globals__.get(name) for name in (*_names(one.__code__), *names)]
+        called += [getattr(one, "__wrapped__", None), *_closure(one)]
         waiting += [other for other in called if getattr(other, "__module__", None) == one.__module__]
     if not found:
         raise TypeError("no Python function")
+    return found, list(used)
+
+
+def _statements(function: FunctionType) -> tuple[list[ast.stmt], set[str]]:
+    """Return the statements of the module that a function depends on, and the names that they refer to."""
+    if function.__globals__.get("__name__") != function.__module__:
+        return [], set()  # the wrapper of a decorator that another module defines
+    defined = _module_statements("".join(inspect.findsource(function)[0]))
+    found: dict[ast.stmt, None] = {}
+    seen: set[str] = set()
+    waiting = [*_global_names(function.__code__), *_names_in_signature(function)]
+    while waiting:
+        name = waiting.pop()
+        is_function = isinstance(function.__globals__.get(name), FunctionType)
+        new = () if is_function or name in seen else defined.get(name, ())
+        seen.add(name)
+        for statement in new:
+            found[statement] = None
+            waiting += _names_read(statement)
+    return list(found), seen
+
+
+@lru_cache(maxsize=64)
+def _module_statements(source: str) -> dict[str, list[ast.stmt]]:
+    """Return the statements of a module by the names that they bind or change; imports bind what is another module's."""
+    found: dict[str, list[ast.stmt]] = {}
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:  # a cell of a notebook with commands that are no Python
+        return found
+    for statement in body:
+        if not isinstance(statement, ast.Import | ast.ImportFrom):
+            for name in dict.fromkeys(_bound(statement)):
+                found.setdefault(name, []).append(statement)
     return found
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement of a module assigns, defines, or changes as in `x[1] = 2` and `x.update(…)`."""
+    if isinstance(statement, _WITH_DOCSTRING):
+        yield statement.name
+        return
+    for node in ast.walk(statement):
+        changed: ast.AST | None = None
+        if isinstance(node, ast.Name | ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            changed = node
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            changed = node.value.func if isinstance(node.value.func, ast.Attribute) else None
+        while isinstance(changed, ast.Subscript | ast.Attribute):
+            changed = changed.value
+        if isinstance(changed, ast.Name):
+            yield changed.id
+
+
+def _names_read(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a statement refers to, without those of a declaration."""
+    for part in ast.iter_child_nodes(node):
+        if not (part in getattr(node, "decorator_list", ()) and _is_declaration(part)):
+            yield from _names_read(part)
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        yield node.id
+
+
+def _names_in_signature(function: FunctionType) -> Iterator[str]:
+    """Yield the names in the decorators and in the default arguments of a function, which are no part of its code."""
+    (tree, *_) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    if isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef):
+        decorators = [decorator for decorator in tree.decorator_list if not _is_declaration(decorator)]
+        for node in (*decorators, *tree.args.defaults, *filter(None, tree.args.kw_defaults)):
+            yield from _names_read(node)
+
+
+def _global_names(code: CodeType) -> Iterator[str]:
+    """Yield the names of the module that a function reads, also in its lambdas, comprehensions and classes."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in _READS_GLOBAL:
+            yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _global_names(constant)
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -106,7 +199,7 @@ def _meaning(node: ast.AST, name: str, value: Any) -> Any:
     return value
 
 
-def _is_declaration(decorator: ast.expr) -> bool:
+def _is_declaration(decorator: ast.AST) -> bool:
     """Return whether a decorator is `once.pipeline(…)`, which has a fingerprint of its own."""
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     return (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", None)) == "pipeline"
