@@ -101,3 +101,51 @@ def test_a_restore_to_a_version_whose_files_were_vacuumed_is_refused(project, wr
     assert caught.value.code == "cannot_restore"
     assert "VACUUM" in str(caught.value)
     assert ids(tmp_path, "t") == [2]
+
+
+DAY = ("2024-03-15", "2024-03-16")
+CALLS = {
+    "overwrite": (once.overwrite("t"), None),
+    "overwrite by interval": (once.overwrite("t"), DAY),
+    "merge": (once.merge("t", keys="day"), None),
+    "replace_interval": (once.replace_interval("t", time="day"), DAY),
+}
+
+
+@pytest.mark.parametrize(
+    "call", ["overwrite", *(pytest.param(name, marks=pytest.mark.long) for name in CALLS if name != "overwrite")]
+)
+def test_once_write_writes_the_generation_that_a_restore_took_out(project, write, tmp_path, call):
+    pattern, interval = CALLS[call]
+
+    @daily(once.append("other"))
+    def orders(files):
+        return files
+
+    opened = project(orders)
+
+    def wrote(number):
+        outcome = write(pattern, number, generation=number, interval=interval)
+        return outcome, ids(tmp_path, "t")
+
+    def version():
+        return DeltaTable(f"{tmp_path}/lake/t").version()
+
+    wrote(1)
+    first = version()
+    assert wrote(2) == ("committed", [2])
+    second = version()
+    # The restored version has generation 1, and not 2.
+    undone = opened.restore("t", first).elsewhere
+    assert [(work.pipeline, work.generation) for work in undone] == [("w", 2)]
+    assert wrote(1) == ("already_done", [1])
+    assert wrote(2) == ("committed", [2])
+    assert wrote(2) == ("already_done", [2])
+    assert wrote(3) == ("committed", [3])
+    opened.restore("t", 0)
+    assert wrote(3) == ("committed", [3])
+    assert wrote(4) == ("committed", [4])
+    # Undoing restores counts what is there then.
+    assert opened.restore("t", second).undone == ()
+    assert wrote(2) == ("already_done", [2])
+    assert wrote(3) == ("committed", [3])

@@ -21,6 +21,7 @@ from oncelake.delta.commit_file import (
     read_commit_files,
     refuse_gaps,
 )
+from oncelake.delta.lineage import newest_rebuild, rebuilt_facts, recent_facts, undone_versions
 from oncelake.delta.overtaken import find_overtaken
 from oncelake.errors import CorruptLog, NotDelta, TableMissing
 from oncelake.model.coverage import Coverage, resolve_overlaps
@@ -106,13 +107,10 @@ class TableLog:
         return "restore" not in entry.facts and self.in_lineage(entry.version)
 
     def _rebuilt_commit(self, app_id: str) -> Commit | None:
-        """Return what a rebuild says of a work that it replayed: from which inputs, by which code."""
-        for at, to in sorted(self.restores, reverse=True):
-            if to == -1 and self.in_lineage(at) and at in self.commits:
-                entry = self.entry(at)
-                facts = entry.facts.get("rebuilt", {}).get(app_id)
-                return replace(entry.commit, facts=facts, rows=Rows(quarantined=None)) if facts else None
-        return None
+        """Return the commit of a rebuild that replayed a work, with what it says of that work."""
+        rebuild = newest_rebuild(self)
+        facts = rebuilt_facts(self, rebuild, app_id)
+        return replace(rebuild.commit, facts=facts, rows=Rows(quarantined=None)) if rebuild and facts else None
 
     @cached_property
     def restores(self) -> list[tuple[int, int]]:
@@ -165,7 +163,7 @@ class TableLog:
         return [name for name in (app_id, *former_app_ids(app_id, self.formerly)) if name in self.markers]
 
     def _intervals(self, start: str) -> Iterator[Coverage]:
-        for name, recorded in self._of(start):
+        for name, recorded in ((name, each) for name, each in self.markers.items() if name.startswith(start)):
             first, _, last = name[len(start) :].partition("..")
             # Other slices are spelled "whole", or begin with "=" or a word; a restore sets what does not count to 0.
             if first[:1].isdigit() and recorded.version:
@@ -174,13 +172,10 @@ class TableLog:
     def last_of(self, pipeline: str, target: str) -> datetime | None:
         """Return when a pipeline last wrote a marker here."""
         key = _start(pipeline, target)
-        starts = [key, *former_app_ids(key, self.formerly)]
-        times = (recorded.updated_ms or 0 for start in starts for _, recorded in self._of(start))
+        starts = (key, *former_app_ids(key, self.formerly))
+        times = (recorded.updated_ms or 0 for name, recorded in self.markers.items() if name.startswith(starts))
         newest = max(times, default=0)
         return datetime.fromtimestamp(newest / 1000, UTC) if newest else None
-
-    def _of(self, start: str) -> Iterator[tuple[str, TxnRecord]]:
-        return (app_id for app_id in self.markers.items() if app_id[0].startswith(start))
 
     def entry(self, version: int) -> CommitFile:
         """Return one commit of the log; commits never change, so each is read once."""
@@ -204,8 +199,12 @@ class TableLog:
 
     def newest_facts(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Return the facts of the newest commits that no restore undid, oldest first, each with an app id it carries."""
-        entries = [entry for entry in reversed(self.newest()) if self.in_lineage(entry.version)]
+        entries = [entry for entry in reversed(self.newest()) if self._is_work(entry)]
         return [(name, entry.facts) for entry in entries for name in entry.markers]
+
+    def recent_facts(self, app_ids: Iterable[str]) -> dict[str, Mapping[str, Any] | None]:
+        """Return the facts of works as far as the newest commits tell; None for a work whose commit the log no longer has."""
+        return dict(recent_facts(self, app_ids, NEWEST))
 
     @cached_property
     def schema(self) -> dict[str, str]:
@@ -384,18 +383,6 @@ def _advance(log: TableLog, state: CheckpointState, tail: Sequence[int], listing
         stamp=stamp,
         found={},
     )
-
-
-def undone_versions(restores: Iterable[tuple[int, int]], newest: int) -> list[tuple[int, int]]:
-    """Return the ranges of versions that restores, each given as (its version, the version it went back to), undid."""
-    found = []
-    for at, to in sorted(restores, reverse=True):
-        # A restore that is itself undone does not count.
-        if at <= newest:
-            if to + 1 < at:
-                found.append((to + 1, at - 1))
-            newest = to
-    return found
 
 
 def _start(pipeline: str, target: str) -> str:

@@ -65,6 +65,12 @@ def applied_work(text: str) -> str:
     return f"{start}/{slice_.removeprefix(REAPPLY_PREFIX)}" if slice_.startswith(REAPPLY_PREFIX) else text
 
 
+def requested_work(text: str) -> str:
+    """Return the app id of the work that a restate request with this app id names; any other app id as it is."""
+    start, _, slice_ = text.rpartition("/")
+    return f"{start}/{slice_.removeprefix(RESTATE_PREFIX)}" if slice_.startswith(RESTATE_PREFIX) else text
+
+
 def former_app_ids(text: str, formerly: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Return one of our app ids as it was spelled under the former names of its pipeline."""
     prefix, _, rest = text.partition("/")

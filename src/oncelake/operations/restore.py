@@ -1,14 +1,16 @@
 """Go back to an older version of a target, knowingly: exactly the content of that version counts as done.
 
 Delta's own RESTORE keeps every marker, so that what it undid would be taken for done for ever. Here the same commit
-requests every work again whose rows are not in that version, and closes the requests for those whose rows are.
+requests every work again whose rows are not in that version, and closes the requests for those whose rows are. Callers of
+`once.write` number their generations themselves, so the markers of their works are set back to what that version had.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import Any
 
 from oncelake.declare.pipelines import Pipeline
@@ -26,6 +28,7 @@ from oncelake.model.markers import (
     parse_app_id,
     present_app_id,
     reload_generation,
+    requested_work,
     restate_app_id,
     restore_marker,
 )
@@ -34,7 +37,10 @@ from oncelake.model.slices import Named, Slice, Whole
 
 @dataclass(frozen=True)
 class Undone:
-    """A work whose rows a restore takes out, and the generation in which it is requested again."""
+    """A work whose rows a restore takes out, and the generation in which it is requested again.
+
+    Of a work of `once.write` it is the generation that is taken out: the same call writes it again.
+    """
 
     pipeline: str
     target: str
@@ -62,8 +68,8 @@ class Restore:
     undone: tuple[Undone, ...]
     # Works of `once.write`, which only their callers can do again: the same call writes them.
     elsewhere: tuple[Undone, ...] = ()
-    # App ids of restate requests for works whose rows are in the restored version.
-    closed: tuple[str, ...] = ()
+    # What the commit records: requests, closed requests (version 0), and the markers of `once.write` at that version.
+    markers: tuple[Marker, ...] = ()
     version: int | None = None
 
     def document(self) -> dict[str, Any]:
@@ -87,11 +93,13 @@ def plan_restore(log: TableLog, to: int, pipelines: Mapping[str, Pipeline]) -> R
     closed: list[str] = []
     # Works of a renamed pipeline are requested under its present name, each once.
     names = dict.fromkeys(present_app_id(name, log.formerly) for name in log.markers)
-    for pipeline, target in sorted({parsed[:2] for name in names if (parsed := parse_app_id(name))}):
+    calls = _once_writes(names, log, then, pipelines)
+    works = [name for name in names if name not in calls]
+    for pipeline, target in sorted({parsed[:2] for name in works if (parsed := parse_app_id(name))}):
         kept = _done(then, pipeline, target)
         undone += _undone_intervals(log, pipeline, target, kept)
         closed += _closed_intervals(log, pipeline, target, kept, undone)
-    for name in names:
+    for name in works:
         work = _whole_work(name, log, pipelines)
         if work is None:
             continue
@@ -101,16 +109,17 @@ def plan_restore(log: TableLog, to: int, pipelines: Mapping[str, Pipeline]) -> R
             spelled = (work.marker.app_id, *former_app_ids(work.marker.app_id, log.formerly))
             closed += [name for name in spelled if name in log.markers]
     ours = tuple(each for each in undone if each.pipeline in pipelines and not isinstance(each.slice, Named))
-    elsewhere = tuple(each for each in undone if each not in ours)
-    return Restore(log.table, log.version, to, ours, elsewhere, tuple(closed))
+    elsewhere = [each for each in undone if each not in ours]
+    elsewhere += _undone_calls(calls, log, then, pipelines)
+    markers = {name: then.recorded(name) or 0 for name in calls if (then.recorded(name) or 0) != log.recorded(name)}
+    markers |= dict.fromkeys(closed, 0) | {each.marker.app_id: each.marker.version for each in undone}
+    return Restore(log.table, log.version, to, ours, tuple(elsewhere), tuple(starmap(Marker, markers.items())))
 
 
 def apply_restore(planned: Restore, path: str) -> None:
     """Commit the files of the older version, with the requests for what is undone and the closed ones, at once."""
     facts = {"restore": planned.to, "target": planned.target}
-    markers = [undone.marker for undone in (*planned.undone, *planned.elsewhere)]
-    markers += [Marker(app_id, 0) for app_id in planned.closed]
-    markers.append(restore_marker(planned.target, planned.read + 1, planned.to))
+    markers = [*planned.markers, restore_marker(planned.target, planned.read + 1, planned.to)]
     try:
         restore(path, planned.to, markers, json.dumps({"oncelake": facts}))
     except Exception as error:
@@ -120,6 +129,39 @@ def apply_restore(planned: Restore, path: str) -> None:
             problem = f"files of that version were removed (VACUUM), nothing was changed: {one_line(error)}"
             raise CannotRestore(target=planned.target, version=planned.to, problem=problem) from error
         raise
+
+
+def _once_writes(
+    names: Iterable[str], log: TableLog, then: TableLog, pipelines: Mapping[str, Pipeline]
+) -> dict[str, tuple[str, str, Slice]]:
+    """Return the app ids of the works of `once.write`, and of requests for them, with what they name.
+
+    A work by interval is known by its commit, which names no code; without it by its name, which has several parts.
+    """
+    parsed = {name: found for name in names if (found := parse_app_id(requested_work(name)))}
+
+    def is_call(name: str, pipeline: str) -> bool:
+        if pipeline in pipelines or requested_work(name) != name:
+            return False
+        known = [commit for commit in (log.commit(name), then.commit(name)) if commit]
+        # Only works of `once.write` are set back to 0.
+        by_name = "/" in pipeline or log.recorded(name) == 0
+        return any(commit.facts.get("code", "") is None for commit in known) if known else by_name
+
+    callers = {found[:2] for name, found in parsed.items() if is_call(name, found[0])}
+    return {name: found for name, found in parsed.items() if isinstance(found[2], Named) or found[:2] in callers}
+
+
+def _undone_calls(
+    calls: Mapping[str, tuple[str, str, Slice]], log: TableLog, then: TableLog, pipelines: Mapping[str, Pipeline]
+) -> Iterator[Undone]:
+    """Yield the works of `once.write` of which a version has an earlier generation, or none."""
+    for name, (pipeline, target, slice_) in calls.items():
+        recorded = log.recorded(name) or 0
+        if requested_work(name) != name or recorded <= (then.recorded(name) or 0):
+            continue
+        work = _whole_work(name, log, pipelines)
+        yield replace(work, generation=work.generation - 1) if work else Undone(pipeline, target, slice_, recorded)
 
 
 def _done(log: TableLog, pipeline: str, target: str) -> list[Interval]:

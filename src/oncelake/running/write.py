@@ -59,7 +59,7 @@ def write(
     table = context.lake.table(pattern.target)
     todo = Work(pipeline, pattern.target, slice_, generation, pattern.marker(pipeline, slice_, generation))
     if (log := table.log()) is not None and (requested := requested_generation(todo, log)) > generation:
-        # A restore took its rows out: the same call writes them again, in the generation that the restore requested.
+        # A restore of an earlier release took its rows out, and requested another generation; now it sets the marker back.
         todo = replace(todo, generation=requested, marker=pattern.marker(pipeline, slice_, requested))
     outcome = write_work(todo, lambda: frame, pattern, table, context, call)
     if outcome.outcome == COMMITTED and pattern.compacts:

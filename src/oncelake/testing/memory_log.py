@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +58,10 @@ class MemoryLog:
     def newest_facts(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Return the facts of the newest commit of every app id."""
         return [(name, commit.facts) for name, commit in self.commits.items()]
+
+    def recent_facts(self, app_ids: Iterable[str]) -> dict[str, Mapping[str, Any] | None]:
+        """Return the facts of works; None for a work whose commit is gone."""
+        return {name: self.commits[name].facts if name in self.commits else None for name in app_ids}
 
     def writers(self) -> set[tuple[str, str]]:
         """Return the pipelines that have markers here, each with the name of the target in its markers."""
