@@ -23,7 +23,8 @@ from pyspark.sql import functions as F
 
 from oncelake.delta import writes
 from oncelake.delta.conflicts import ErrorKind, classify
-from oncelake.delta.log import TableLog, find_log, read_log, undone_versions
+from oncelake.delta.lineage import undone_versions
+from oncelake.delta.log import TableLog, find_log, read_log
 from oncelake.delta.targets import table_schema
 from oncelake.errors import TombstonesUnknown
 from oncelake.model.contracts import Writing

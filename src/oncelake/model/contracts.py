@@ -80,6 +80,10 @@ class Log(Protocol):
         """Return the facts of the newest commits, oldest first, each with an app id it carries."""
         ...
 
+    def recent_facts(self, app_ids: Iterable[str]) -> dict[str, Mapping[str, Any] | None]:
+        """Return the facts of works as far as the newest commits tell; None for a work whose commit the log no longer has."""
+        ...
+
     def writers(self) -> set[tuple[str, str]]:
         """Return the pipelines that have markers here, each with the name of the target in its markers."""
         ...

@@ -16,9 +16,6 @@ from oncelake.model.slices import Slice, Whole
 from oncelake.model.work import InputSize
 from oncelake.planning.decisions import StalePart, is_late
 
-# The facts of a work whose commit Delta has cleaned up.
-_CLEANED_UP: Mapping[str, Any] = {}
-
 
 def reading_of(pipeline: Pipeline, slice_: Slice, lake: Lake) -> Reading:
     """Return what the sources of a pipeline are asked to read."""
@@ -68,7 +65,7 @@ class Staleness:
             return []
         facts, code = self._facts(pipeline, log, coverage), pipeline_fingerprint(pipeline, pattern)
         for stats in self.sources.stats(pipeline).values():
-            stats.look_ahead(covered.interval for covered in coverage if covered.name in facts)
+            stats.look_ahead(covered.interval for covered in coverage if facts.get(covered.name) is not None)
         return [
             part
             for covered in coverage
@@ -76,18 +73,22 @@ class Staleness:
             for part in self._parts(pipeline, code, covered, facts[covered.name])
         ]
 
-    def _facts(self, pipeline: Pipeline, log: Log, coverage: Sequence[Coverage]) -> Mapping[str, Mapping[str, Any]]:
-        """Return the facts of the newest commits, and of every work that may have to be reprocessed."""
-        found = dict(log.newest_facts())
+    def _facts(
+        self, pipeline: Pipeline, log: Log, coverage: Sequence[Coverage]
+    ) -> Mapping[str, Mapping[str, Any] | None]:
+        """Return the facts of the newest works and of all that may have to be reprocessed; None where the commit is gone."""
+        found = log.recent_facts(covered.name for covered in coverage)
         for covered in coverage if self.everything else _within_lookback(pipeline, coverage):
             if covered.name not in found:
                 commit = log.commit(covered.name)
-                found[covered.name] = commit.facts if commit else _CLEANED_UP
+                found[covered.name] = commit.facts if commit else None
         return found
 
-    def _parts(self, pipeline: Pipeline, code: str, covered: Coverage, facts: Mapping[str, Any]) -> Iterable[StalePart]:
+    def _parts(
+        self, pipeline: Pipeline, code: str, covered: Coverage, facts: Mapping[str, Any] | None
+    ) -> Iterable[StalePart]:
         """Return the stale parts of one work: changed inputs first, because `run` may reprocess those."""
-        if facts is _CLEANED_UP:
+        if facts is None:
             why = "its inputs may have changed: the log no longer has the commit that says which it read"
             return [StalePart(covered.start, covered.end, why)] if self.sources.stats(pipeline) else []
         changed = list(self._changed(pipeline, covered.interval, facts.get("pins") or {}))
