@@ -59,3 +59,30 @@ def test_rows_of_a_former_time_column_are_reported_until_a_rebuild(spark, tmp_pa
     assert "time=made, declared is at" in warning
     changed.rebuild("s.t")
     assert (ids(), changed.status()[0].warnings) == ([2], ())
+
+
+def low(frame):
+    return frame.where("id < 5")
+
+
+def high(frame):
+    return frame.where("id > 5")
+
+
+def test_changed_code_of_a_pipeline_without_intervals_is_redone_on_request(spark, tmp_path):
+    land(tmp_path, 14, {"id": 1}, {"id": 7})
+
+    def opened(function):
+        files = once.files("landing/*/*.json", format="json", schema="id int")
+        declared = once.pipeline(name="load", reads=files, writes=once.overwrite("s.w"))(function)
+        return once.Project.of(declared, lake=str(tmp_path / "lake"), root=str(tmp_path), spark=spark)
+
+    def ids():
+        return DeltaTable(str(tmp_path / "lake/s/w")).to_pyarrow_table()["id"].to_pylist()
+
+    opened(low).run()
+    changed = opened(high)
+    assert ([str(slice_) for slice_, _ in changed.status()[0].stale], ids()) == (["whole"], [1])
+    assert [work.outcome for work in changed.run().works] == ["already_done"]
+    assert [work.outcome for work in changed.run(stale=True).works] == ["committed"]
+    assert (ids(), changed.status()[0].stale, changed.run(stale=True).works) == ([7], (), ())

@@ -1,16 +1,19 @@
 """Promises about tables whose name, declaration or code changed after they were written."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 import oncelake as once
+from oncelake.declare.code_fingerprint import pipeline_fingerprint
 from oncelake.errors import MovedTable
 from oncelake.model.intervals import Grid, Interval
 from oncelake.model.markers import Marker, marker, reapply_app_id, restate_app_id, restore_marker
 from oncelake.model.slices import Whole
 from oncelake.model.work import Work
+from oncelake.planning.staleness import reading_of
 from oncelake.running.commit import make_facts
 from support.hand_written_logs import txn, write_commit
 
@@ -168,3 +171,31 @@ def test_a_wider_choice_of_rows_is_not_reported(tmp_path):
     assert rebuild_notes(redone(tmp_path / "1", day(14), *wider)) == []
     values = [once.replace_partitions("s.t", by="day", values=values) for values in (["b"], ["a", "b"])]
     assert rebuild_notes(redone(tmp_path / "2", Whole(), *values)) == []
+
+
+# Changed code of a pipeline without intervals
+
+
+def test_changed_code_of_a_whole_is_stale_and_redone_on_request(tmp_path):
+    write_commit(tmp_path / "raw", 0)
+    declared = once.pipeline(reads=once.table("raw"), writes=once.overwrite("s.t"), name="load")(lambda frame: frame)
+    opened = once.Project.of(declared, lake=tmp_path)
+    (first,) = opened.plan(now=NOW).works
+    pins = {
+        name: dict(source.pin(reading_of(declared, Whole(), opened.lake))) for name, source in declared.reads.items()
+    }
+    code = pipeline_fingerprint(declared, declared.writes[0])
+    commit(tmp_path, first.work.marker, pins=pins, code=code)
+    assert [item.cause for item in opened.plan(now=NOW).works] == ["done"]
+    assert opened.plan(now=NOW, stale=True).works == opened.status(now=NOW)[0].stale == ()
+    commit(tmp_path, replace(first.work.marker, version=2), pins=pins, code="another")
+    (item,) = opened.plan(now=NOW).works
+    assert (item.action, item.cause, item.why) == (
+        "skip",
+        "stale",
+        "done, but stale: its code changed, or its declaration",
+    )
+    (item,) = opened.plan(now=NOW, stale=True).works
+    assert (item.action, item.work.generation, item.cause) == ("run", 3, "stale")
+    ((slice_, why),) = opened.status(now=NOW)[0].stale
+    assert (str(slice_), why) == ("whole", "done, but stale: its code changed, or its declaration")

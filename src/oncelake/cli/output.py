@@ -14,6 +14,7 @@ from oncelake.cli.progress import Lines, Live, format_count, format_number, form
 
 if TYPE_CHECKING:
     from oncelake.keyed.repair import Repair
+    from oncelake.model.slices import Slice
     from oncelake.model.work import Planned
     from oncelake.operations.environment import Environment
     from oncelake.operations.history import HistoryEntry
@@ -251,8 +252,8 @@ class Output:
             self.say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _group_by_reason(stale: Sequence[tuple[once.Interval, str]]) -> list[tuple[str, list[once.Interval]]]:
-    groups: dict[str, list[once.Interval]] = {}
+def _group_by_reason(stale: Sequence[tuple[Slice, str]]) -> list[tuple[str, list[Slice]]]:
+    groups: dict[str, list[Slice]] = {}
     for interval, reason in stale:
         # The line begins with "stale:" already.
         groups.setdefault(reason.removeprefix("done, but ").removeprefix("stale: "), []).append(interval)

@@ -17,6 +17,7 @@ from oncelake.model.work import RESTATED, STALE
 from oncelake.operations.external_changes import external_changes
 from oncelake.planning.decisions import Decision, Stale, decide
 from oncelake.planning.notes import declaration_notes
+from oncelake.planning.whole import stale_code
 from oncelake.planning.writers import Identity, writer_notes
 
 _MARKER_RETENTION = "delta.setTransactionRetentionDuration"
@@ -59,7 +60,7 @@ class TargetStatus:
     version: int | None
     last: datetime | None
     pending: tuple[Interval, ...] = ()
-    stale: tuple[tuple[Interval, str], ...] = ()
+    stale: tuple[tuple[Interval | Whole, str], ...] = ()
     failed: tuple[Failure, ...] = ()
     running: str | None = None
     warnings: tuple[str, ...] = ()
@@ -107,7 +108,10 @@ def target_status(
         version=log.version if log else None,
         last=last,
         pending=pending,
-        stale=tuple((interval, decision.why) for interval, decision in decisions if decision.cause == STALE),
+        stale=(
+            *((interval, decision.why) for interval, decision in decisions if decision.cause == STALE),
+            *_stale_whole(pipeline, pattern, log),
+        ),
         failed=tuple(_failures(pipeline, pattern, [*gaps, *pending], last, inputs)),
         running=inputs.running.get(pattern.target),
         warnings=(
@@ -164,6 +168,15 @@ def _done(
 
 def _whole_done(pipeline: Pipeline, pattern: Pattern, log: TableLog | None) -> bool:
     return pipeline.grid is None and log is not None and log.done(pattern.marker(pipeline.name, Whole(), 1))
+
+
+def _stale_whole(pipeline: Pipeline, pattern: Pattern, log: TableLog | None) -> Iterator[tuple[Whole, str]]:
+    """Yield the whole of a pipeline without intervals, if its code changed since; `run` redoes it when inputs change."""
+    if log is None or not _whole_done(pipeline, pattern, log):
+        return
+    why = stale_code(pipeline, pattern, log.commit(pattern.marker(pipeline.name, Whole(), 1).app_id))
+    if why:
+        yield Whole(), f"done, but stale: {why}"
 
 
 def _warnings(pipeline: Pipeline, pattern: Pattern, log: TableLog | None, identity: Identity) -> tuple[str, ...]:
