@@ -12,10 +12,10 @@ NOW = datetime(2024, 3, 15, tzinfo=UTC)
 SCHEMA = "id long, day date"
 
 
-def land(root, *ids):
-    folder = root / "landing/2024-03-14"
+def land(root, *ids, day="2024-03-14"):
+    folder = root / "landing" / day
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "x.json").write_text("".join(json.dumps({"id": each, "day": "2024-03-14"}) + "\n" for each in ids))
+    (folder / "x.json").write_text("".join(json.dumps({"id": each, "day": day}) + "\n" for each in ids))
 
 
 def ids(root, table):
@@ -149,3 +149,66 @@ def test_once_write_writes_the_generation_that_a_restore_took_out(project, write
     assert opened.restore("t", second).undone == ()
     assert wrote(2) == ("already_done", [2])
     assert wrote(3) == ("committed", [3])
+
+
+# The rest of an interrupted work
+
+
+def both(*targets, broken=()):
+    @daily(*(once.replace_interval(target, time="day") for target in targets))
+    def copy(files, interval):
+        failing = files.where("raise_error('interrupted') IS NULL")
+        return {each: failing if (each, interval.start.day) in broken else files for each in targets}
+
+    return copy
+
+
+def clean_log(root, table):
+    path = root / "lake" / table
+    opened = DeltaTable(path)
+    opened.create_checkpoint()
+    for file in (path / "_delta_log").glob("*.json"):
+        if file.stem.isdigit() and int(file.stem) < opened.version():
+            file.unlink()
+
+
+def failures(report):
+    return [(work.target, work.code) for work in report.works if work.outcome == "failed"]
+
+
+@pytest.mark.parametrize("between", ["restore", "rebuild", "clean"])
+def test_the_rest_of_a_work_is_not_written_from_other_input_without_consent(project, tmp_path, between):
+    interrupted, opened = project(both("a", "b", broken={("b", 14)})), project(both("a", "b"))
+    now = NOW
+    land(tmp_path, 1)
+    assert failures(interrupted.run(now=now)) == [("b", "write_failed")]
+    if between == "restore":
+        # The first target is in generation 2 then, the second one still in generation 1.
+        opened.restore("a", 0)
+        interrupted.run(now=now)
+    elif between == "rebuild":
+        opened.rebuild("a", now=now)
+    else:
+        now = datetime(2024, 3, 16, tzinfo=UTC)
+        land(tmp_path, 15, day="2024-03-15")
+        interrupted.run(now=now)
+        clean_log(tmp_path, "a")
+    before = ids(tmp_path, "a")
+    land(tmp_path, 2)
+    assert failures(opened.run(now=now)) == [("b", "pinned_input_gone")]
+    assert ids(tmp_path, "a") == before
+    assert opened.run(now=now, accept_new_input=True).outcome == "done"
+    assert 2 in ids(tmp_path, "b")
+    # A target that is added later reads the input as it is now.
+    assert project(both("a", "b", "c")).run(now=now).outcome == "done"
+    assert 2 in ids(tmp_path, "c")
+
+
+def test_the_rest_of_a_work_is_written_from_the_input_that_a_rebuild_read(project, tmp_path):
+    land(tmp_path, 1)
+    project(both("a", "b", broken={("b", 14)})).run(now=NOW)
+    land(tmp_path, 2)
+    opened = project(both("a", "b"))
+    assert opened.rebuild("a", now=NOW).outcome == "done"
+    assert opened.run(now=NOW).outcome == "done"
+    assert ids(tmp_path, "a") == ids(tmp_path, "b") == [2]

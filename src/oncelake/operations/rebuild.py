@@ -183,7 +183,13 @@ class Rebuilding:
         marker = restore_marker(self.target, log.version + 1, -1)
         made_from = {name: commit.facts for name in new.markers if (commit := new.commit(name))}
         kept = {
-            name: {"pins": facts.get("pins"), "code": facts.get("code"), "generation": log.recorded(name)}
+            name: {
+                "pins": facts.get("pins"),
+                "code": facts.get("code"),
+                "generation": log.recorded(name),
+                "slice": facts.get("slice"),
+                **_siblings_of(name, log),
+            }
             for name, facts in made_from.items()
         }
         facts = {
@@ -211,6 +217,7 @@ class Rebuilding:
                 # A gap that was replayed: without its marker it would be refused as out of order, never written twice.
                 # Or an interval of which works of another grid did a part: its marker lies on top of theirs.
                 made_here = _without_versions(made) | {"generation": _generation_above(name, log)}
+                made_here |= _siblings_of(name, log)
                 marker = Marker(name, made_here["generation"])
                 table.mark(Stamp(marker, json.dumps({"oncelake": made_here})), session)
         return replace(planned, version=version)
@@ -232,6 +239,25 @@ def _generation_above(name: str, log: TableLog) -> int:
     pipeline, target, slice_ = parse_app_id(name) or ("", "", Whole())
     below = clip(log.coverage(pipeline, target), slice_) if isinstance(slice_, Interval) else []
     return 1 + max((covered.generation for covered in below), default=0)
+
+
+def _siblings_of(name: str, log: TableLog) -> dict[str, Any]:
+    """Return which targets the replaced commit of a work was written with, in which generations; None if that is not known.
+
+    The rest of an attempt that was interrupted is finished from the input that the rebuild read.
+    """
+    pipeline, target, slice_ = parse_app_id(name) or ("", "", Whole())
+    below = clip(log.coverage(pipeline, target), slice_) if isinstance(slice_, Interval) else []
+    names = [name] if log.recorded(name) is not None else [covered.name for covered in below]
+    if not names:
+        # A gap that the rebuild filled: no other target was written with it.
+        return {}
+    commit = log.commit(names[-1])
+    siblings = commit.facts.get("siblings") if commit else None
+    if commit is None or siblings is None:
+        return {"siblings": None}
+    generations = commit.facts.get("generations") or dict.fromkeys(siblings, commit.facts.get("generation"))
+    return {"siblings": siblings, "generations": generations} if len(siblings) > 1 else {"siblings": siblings}
 
 
 def _without_versions(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from oncelake.errors import (
     SparkLost,
     WriteFailed,
 )
-from oncelake.model.contracts import Reading
+from oncelake.model.contracts import Log, Reading
 from oncelake.model.events import Retrying
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval
@@ -128,6 +128,7 @@ class _Attempt:
         finished = {**done, **overtaken}
         recorded = None if self.context.accept_new_input else recorded_pins(left, list(finished.values()))
         if recorded is None:
+            self._refuse_unknown_pins(left, finished)
             return self._write_all(left, pins(), session)
         self._require_inputs(recorded, left, next(iter(finished)))
         try:
@@ -157,9 +158,25 @@ class _Attempt:
                 source.verify(self._reading(), pins[name])
         except SourceChanged as error:
             lost = next(work for work in left if work.target not in self.outcomes)
-            facts = {"slice": str(lost.slice), "pipeline": lost.pipeline, "sibling": sibling.target}
-            facts["options"] = slice_options(lost.slice, self.pipeline.grid)
-            raise PinnedInputGone(target=lost.target, problem=one_line(error), **facts) from error
+            raise self._input_gone(lost, sibling, one_line(error)) from error
+
+    def _refuse_unknown_pins(self, left: Sequence[Work], finished: Mapping[Work, CommitState]) -> None:
+        """Raise PinnedInputGone if a finished target may be of the same attempt, and its log no longer says what it read."""
+        if self.context.accept_new_input:
+            return
+        for sibling, state in finished.items():
+            log = self.context.lake.table(sibling.target).last_log()
+            if log is None or (state.commit is not None and state.commit.facts.get("siblings", ()) is not None):
+                continue
+            for work in left:
+                if was_sibling(work, sibling, log):
+                    problem = f"the log of {sibling.target} no longer shows what {sibling.slice} was written from"
+                    raise self._input_gone(work, sibling, problem)
+
+    def _input_gone(self, work: Work, sibling: Work, problem: str) -> PinnedInputGone:
+        facts = {"slice": str(work.slice), "pipeline": work.pipeline, "sibling": sibling.target}
+        facts["options"] = slice_options(work.slice, self.pipeline.grid)
+        return PinnedInputGone(target=work.target, problem=problem, **facts)
 
     def _write_all(self, left: Sequence[Work], pins: Pins, session: Any) -> SplitRange | None:
         try:
@@ -174,6 +191,8 @@ class _Attempt:
         pattern = self.pipeline.pattern(work.target)
         facts = make_facts(work, self.context.run, pins, pipeline_fingerprint(self.pipeline, pattern), pattern)
         facts["siblings"] = [each.target for each in self.works]
+        if len({each.generation for each in self.works}) > 1:
+            facts["generations"] = {each.target: each.generation for each in self.works}
         writing = replace(make_writing(work, facts, self.context, self.pipeline), verify_inputs=self._verify(pins))
         try:
             return write_once(unite(parts, pattern, writing), pattern, writing)
@@ -241,8 +260,8 @@ def _error_for(error: Exception, work: Work) -> OncelakeError:
 def recorded_pins(left: Sequence[Work], done: Sequence[CommitState]) -> Pins | None:
     """Return the pins that the rest of an interrupted attempt is finished from; None if there is none.
 
-    Only a commit of the same slice and generation that names the targets as its siblings lends its pins: a redo, or a
-    target that was added later, reads the inputs as they are now.
+    Only a commit of the same slice that names the targets as its siblings, in their generations, lends its pins: a redo,
+    or a target that was added later, reads the inputs as they are now.
     """
     for state in done:
         facts = state.commit.facts if state.commit else {}
@@ -252,12 +271,25 @@ def recorded_pins(left: Sequence[Work], done: Sequence[CommitState]) -> Pins | N
 
 
 def _siblings(work: Work, facts: Mapping[str, Any]) -> bool:
-    if facts.get("generation") != work.generation or work.target not in facts.get("siblings", ()):
+    generation = facts.get("generations", {}).get(work.target, facts.get("generation"))
+    if generation != work.generation or work.target not in (facts.get("siblings") or ()):
         return False
     written = parse_slice(facts["slice"])
     if isinstance(written, Interval) and isinstance(work.slice, Interval):
         return written.start <= work.slice.start and work.slice.end <= written.end
     return written == work.slice
+
+
+def was_sibling(work: Work, sibling: Work, log: Log) -> bool:
+    """Return whether a target may have been written by one attempt with a finished one, whose own commit its log has lost.
+
+    The oldest commit of the pipeline that the log still shows names the targets there were. A redo of one target alone,
+    and a target that was added since, read the inputs as they are now.
+    """
+    if work.generation not in (1, sibling.generation):
+        return False
+    written = (facts for _, facts in log.newest_facts() if facts.get("pipeline") == work.pipeline)
+    return work.target in next((facts["siblings"] for facts in written if facts.get("siblings")), ())
 
 
 def failure_of(work: Work, error: OncelakeError, committed: str | None = None) -> Outcome:
