@@ -86,3 +86,12 @@ def test_changed_code_of_a_pipeline_without_intervals_is_redone_on_request(spark
     assert [work.outcome for work in changed.run().works] == ["already_done"]
     assert [work.outcome for work in changed.run(stale=True).works] == ["committed"]
     assert (ids(), changed.status()[0].stale, changed.run(stale=True).works) == ([7], (), ())
+
+
+def test_a_file_that_hadoop_cannot_open_for_its_name_is_named(spark, tmp_path):
+    land(tmp_path, 14, {"id": 1})
+    (tmp_path / "landing/2024-03-14/a.json").rename(tmp_path / "landing/2024-03-14/a:b.json")
+    (work,) = project(tmp_path, spark, once.append("s.a"), "id int").run(date="2024-03-14").works
+    assert (work.outcome, work.code) == ("failed", "source_unreadable")
+    assert "a:b.json" in work.error
+    assert "rename the file" in work.error

@@ -8,12 +8,14 @@ import pytest
 
 import oncelake as once
 from oncelake.declare.code_fingerprint import pipeline_fingerprint
-from oncelake.errors import MovedTable
+from oncelake.errors import MovedTable, SourceMissing, WrongHeader
 from oncelake.model.intervals import Grid, Interval
 from oncelake.model.markers import Marker, marker, reapply_app_id, restate_app_id, restore_marker
 from oncelake.model.slices import Whole
 from oncelake.model.work import Work
+from oncelake.operations.status import StatusInputs, target_status
 from oncelake.planning.staleness import reading_of
+from oncelake.planning.writers import Identity
 from oncelake.running.commit import make_facts
 from support.hand_written_logs import txn, write_commit
 
@@ -199,3 +201,36 @@ def test_changed_code_of_a_whole_is_stale_and_redone_on_request(tmp_path):
     assert (item.action, item.work.generation, item.cause) == ("run", 3, "stale")
     ((slice_, why),) = opened.status(now=NOW)[0].stale
     assert (str(slice_), why) == ("whole", "done, but stale: its code changed, or its declaration")
+
+
+# The next command after a failure
+
+
+@pytest.mark.parametrize(
+    ("error", "next_"),
+    [
+        (
+            WrongHeader(path="a.csv", found="x", expected="y", where="p.py:1", pipeline="load"),
+            "fix the file or the schema",
+        ),
+        (SourceMissing(slice="s", path="p", pipeline="load"), "oncelake run load --failed"),
+    ],
+    ids=["useless", "helps"],
+)
+def test_status_names_a_retry_only_where_it_can_help(error, next_):
+    pipeline = once.pipeline(
+        reads=once.table("raw", time="at"), writes=ADDING["append"], every="day", start="2024-03-14", name="load"
+    )(lambda frame: frame)
+    names = {"pipeline": "load", "target": "s.t", "slice": str(day(14)), "outcome": "failed"}
+    entry = {
+        **names,
+        "start": "2024-03-14T00:00:00Z",
+        "end": "2024-03-15T00:00:00Z",
+        "code": error.code,
+        "error": str(error),
+    }
+    inputs = StatusInputs({}, [entry], lambda *_: [], Identity())
+    (failure,) = target_status(pipeline, pipeline.writes[0], None, inputs, NOW).failed
+    assert failure.problem == error.message
+    assert failure.next.startswith(next_)
+    assert "\n" not in failure.next

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oncelake.delta import writes
 from oncelake.delta.conflicts import ErrorKind, TableBeingCreated, classify, one_line
 from oncelake.delta.log import TableLog, being_created
 from oncelake.delta.tables import delta_log, require_log
-from oncelake.errors import RowsOutsideSlice, WorkFailed, WrongColumns
+from oncelake.errors import RowsOutsideSlice, SourceUnreadable, WorkFailed, WrongColumns
 from oncelake.model.contracts import Writing
 from oncelake.model.failpoints import failpoint
 from oncelake.spark.columns import FrameOrigin, column_types
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 Error = TypeVar("Error", bound=WorkFailed)
 
 _EXAMPLES = 3
+# The file of checksums beside `a:b.json` is `.a:b.json.crc`, and Hadoop takes what is before the colon for a scheme.
+_COLON = re.compile(r"Relative path in absolute URI: \.([^/\n]*:[^/\n]*)\.crc")
 
 
 def frame_origin(writing: Writing) -> FrameOrigin:
@@ -100,6 +103,9 @@ def refused(error: Exception, writing: Writing) -> Exception:
     """Return the error of ours that a write's exception means, or the exception itself."""
     if classify(error) is ErrorKind.SCHEMA:
         return error_for(WrongColumns, writing, difference=one_line(error))
+    if name := _COLON.search(str(error)):
+        problem = "a file system of Hadoop with checksums opens no file with a colon in its name; rename the file"
+        return SourceUnreadable(path=name[1], problem=problem)
     return error
 
 

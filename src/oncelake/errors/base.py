@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -39,6 +40,15 @@ class OncelakeError(Exception):
     def __str__(self) -> str:
         """Return the message and, if there is one, the next command."""
         return f"{self.message}\n  next: {self.next}" if self.next else self.message
+
+
+def all_errors() -> Iterator[type[OncelakeError]]:
+    """Yield every class of errors."""
+    waiting = [OncelakeError]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += found.__subclasses__()
 
 
 def did_you_mean(word: str, known: tuple[str, ...] | list[str]) -> str:

@@ -35,7 +35,7 @@ class SourceChanged(WorkFailed):
 
     code = "source_changed"
     retry = Retry.HELPS
-    says = "the input files at {path} changed while {slice} was read"
+    says = "the input files at {path} changed since they were listed for {slice}"
     hint = "retry when the upload is complete: oncelake run {pipeline}"
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.log import TableLog
+from oncelake.errors import Retry
+from oncelake.errors.base import all_errors
 from oncelake.model.contracts import Pattern
 from oncelake.model.coverage import coalesce
 from oncelake.model.intervals import Interval, instant_text, merge, parse_interval, subtract
@@ -20,6 +22,8 @@ from oncelake.planning.notes import declaration_notes
 from oncelake.planning.whole import stale_code
 from oncelake.planning.writers import Identity, writer_notes
 
+# Before the next command in the text of an error.
+_NEXT = "\n  next: "
 _MARKER_RETENTION = "delta.setTransactionRetentionDuration"
 
 
@@ -151,7 +155,14 @@ def _failures(
             undone = last is None or last < entry["at"]
         if undone:
             problem = (entry["error"] or entry["outcome"]).splitlines()[0]
-            yield Failure(entry["slice"], entry["code"], problem, f"oncelake run {pipeline.name} --failed")
+            yield Failure(entry["slice"], entry["code"], problem, _next(entry, pipeline))
+
+
+def _next(entry: Mapping[str, Any], pipeline: Pipeline) -> str:
+    """Return the next command: a retry, or, if that is useless, what the error itself recommends."""
+    _, found, recommended = (entry["error"] or "").rpartition(_NEXT)
+    useless = entry["code"] in {error.code for error in all_errors() if error.retry is Retry.USELESS}
+    return recommended if found and useless else f"oncelake run {pipeline.name} --failed"
 
 
 def _done(
