@@ -10,7 +10,7 @@ from oncelake.declare.code_fingerprint import pipeline_fingerprint
 from oncelake.declare.pipelines import Pipeline
 from oncelake.errors import OncelakeError
 from oncelake.model.contracts import Lake, Log, Pattern, Reading, SourceStats
-from oncelake.model.coverage import Coverage
+from oncelake.model.coverage import Coverage, coalesce
 from oncelake.model.intervals import Interval, instant_text, parse_interval, subtract
 from oncelake.model.slices import Slice, Whole
 from oncelake.model.work import InputSize
@@ -64,14 +64,22 @@ class Staleness:
         if log is None:
             return []
         facts, code = self._facts(pipeline, log, coverage), pipeline_fingerprint(pipeline, pattern)
+        known = [covered for covered in coverage if facts.get(covered.name) is not None]
+        gone = [covered for covered in coverage if covered.name in facts and facts[covered.name] is None]
         for stats in self.sources.stats(pipeline).values():
-            stats.look_ahead(covered.interval for covered in coverage if facts.get(covered.name) is not None)
-        return [
-            part
-            for covered in coverage
-            if covered.name in facts
-            for part in self._parts(pipeline, code, covered, facts[covered.name])
-        ]
+            stats.look_ahead(covered.interval for covered in known)
+        found = [part for covered in known for part in self._parts(pipeline, code, covered, facts[covered.name] or {})]
+        return sorted([*found, *self._gone(pipeline, coverage, gone)]) if gone else found
+
+    def _gone(self, pipeline: Pipeline, coverage: Sequence[Coverage], gone: Sequence[Coverage]) -> Iterator[StalePart]:
+        """Yield the works whose commit is gone: one by one if they may be reprocessed; else, there may be many, as few ranges."""
+        if not self.sources.stats(pipeline):  # only what is read by interval is compared
+            return
+        why = "its inputs may have changed: the log no longer has the commit that says which it read"
+        single = set(gone) if self.everything else set(gone).intersection(_within_lookback(pipeline, coverage))
+        yield from (StalePart(covered.start, covered.end, why) for covered in single)
+        for part in coalesce(covered for covered in gone if covered not in single):
+            yield StalePart(instant_text(part.start), instant_text(part.end), why)
 
     def _facts(
         self, pipeline: Pipeline, log: Log, coverage: Sequence[Coverage]
@@ -84,13 +92,8 @@ class Staleness:
                 found[covered.name] = commit.facts if commit else None
         return found
 
-    def _parts(
-        self, pipeline: Pipeline, code: str, covered: Coverage, facts: Mapping[str, Any] | None
-    ) -> Iterable[StalePart]:
+    def _parts(self, pipeline: Pipeline, code: str, covered: Coverage, facts: Mapping[str, Any]) -> Iterable[StalePart]:
         """Return the stale parts of one work: changed inputs first, because `run` may reprocess those."""
-        if facts is None:
-            why = "its inputs may have changed: the log no longer has the commit that says which it read"
-            return [StalePart(covered.start, covered.end, why)] if self.sources.stats(pipeline) else []
         changed = list(self._changed(pipeline, covered.interval, facts.get("pins") or {}))
         if not facts.get("code") or facts["code"] == code:
             return changed
