@@ -132,7 +132,7 @@ class Rebuilding:
             if parsed is None or not recorded.version or _is_repair(parsed[0], parsed[2]):
                 continue
             pipeline, _, slice_ = parsed
-            if isinstance(slice_, Named):
+            if isinstance(slice_, Named) and pipeline in {*known, "repair"}:
                 unknown.add(f"once.write {pipeline}/{slice_}" if slice_.name else f"once.write {pipeline}")
             elif pipeline not in known:
                 unknown.add(pipeline)
