@@ -28,12 +28,9 @@ def behave(place, *options):
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_sample_of_the_behaviours_holds(place):
-    plain, keyed = (
-        sample([each.name for each in VARIANTS.values() if each.keyed is kind and not each.more_of_the_same], 1, place)
-        for kind in (False, True)
-    )
-    names = [f"[{name}" for name in (*plain, *keyed)]
-    behave(place, "-k", f"({SAMPLE}) and ({' or '.join(names)}) or places")
+    (name,) = sample([each.name for each in VARIANTS.values() if not each.more_of_the_same], 1, place)
+    # An expression of pytest takes no comma; the other shapes of the same pattern are long.
+    behave(place, "-k", f"({SAMPLE}) and [{name.partition(',')[0]} or places")
 
 
 @pytest.mark.long

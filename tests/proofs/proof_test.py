@@ -68,7 +68,7 @@ def test_a_pattern_is_proven_on_many_of_its_states(tmp_path, prover, variant):
 OF_TABLES = ("other_time", "grid_changed")
 
 
-@pytest.mark.parametrize("variant", some_variants(1, 1, "tables"))
+@pytest.mark.parametrize("variant", some_variants(1, 0, "tables"))
 def test_a_pattern_that_reads_a_table_is_proven_by_another_time_and_grid(tmp_path, prover, variant):
     root = table_project(tmp_path, variant)
     before = all_files(root)

@@ -38,7 +38,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", sampled([f"{case}; {table}" for case in CASES for table in TABLES], 3, "no lock"))
+@pytest.mark.parametrize("case", sampled([f"{case}; {table}" for case in CASES for table in TABLES], 2, "no lock"))
 @pytest.mark.filterwarnings("ignore:.*lease.*")
 def test_a_commit_between_the_read_and_the_merge_is_not_lost(spark, tmp_path, monkeypatch, no_lock, case):
     name, _, table = case.partition("; ")
@@ -149,7 +149,7 @@ def kill():
 
 
 @pytest.mark.parametrize(
-    "case", sampled(OVERTAKEN, 3, "overtaken", always=["merge: a delete that leaves only a tombstone"])
+    "case", sampled(OVERTAKEN, 1, "overtaken", always=["merge: a delete that leaves only a tombstone"])
 )
 @pytest.mark.parametrize(
     "then", ["once", pytest.param("twice", marks=pytest.mark.long), pytest.param("killed", marks=pytest.mark.long)]
