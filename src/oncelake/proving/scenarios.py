@@ -126,10 +126,13 @@ def _restate(testbed: Testbed) -> Violation | None:
 
 
 def _stop_restate(testbed: Testbed, early: str, number: int) -> Violation | None:
-    """Stop a restatement. Its first step commits the request: from then on any run continues it."""
+    """Stop a restatement after its request is committed: from then on any run continues it.
+
+    The first two points that it reaches, `claimed` and `committing`, are before that commit.
+    """
     testbed.reset()
     testbed.run(root=early)
-    testbed.run(restate=True, stop_at=number)
+    testbed.run(restate=True, stop_at=number + 2)
     return testbed.judge(testbed.rerun())
 
 
