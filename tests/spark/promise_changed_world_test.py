@@ -3,7 +3,6 @@
 Each of these histories once ended wrong, in silence.
 """
 
-import json
 import os
 import shutil
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from pyspark.sql import functions as F
 
 import oncelake as once
 from oncelake.delta import writes
+from support.daily import daily, files, land, rows
 
 RAW = "id long, at timestamp, v long"
 
@@ -23,27 +23,8 @@ def ts(day, hour=0):
     return datetime(2024, 3, day, hour, tzinfo=UTC)
 
 
-def land(root, day, *rows):
-    folder = root / f"landing/2024-03-{day}"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "x.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 def append_raw(spark, root, *rows):
     spark.createDataFrame(rows, RAW).coalesce(1).write.format("delta").mode("append").save(f"{root}/lake/raw")
-
-
-def rows(root, table, *columns):
-    found = DeltaTable(f"{root}/lake/{table}").to_pyarrow_table().to_pylist()
-    return sorted(tuple(row[column] for column in columns) for row in found)
-
-
-def files(schema):
-    return once.files("landing/{start:%Y-%m-%d}/*.json", schema=schema)
-
-
-def daily(**declared):
-    return once.pipeline(every="day", start="2024-03-14", **declared)
 
 
 @pytest.fixture

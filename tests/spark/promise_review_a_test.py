@@ -1,6 +1,5 @@
 """Redoing work where it once stopped short in silence: downstream of a whole table, beside a missing target, after a rebuild."""
 
-import json
 import os
 from datetime import UTC, datetime
 
@@ -9,27 +8,9 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 import oncelake as once
+from support.daily import daily, files, land, rows
 
 DAY = {"date": "2024-03-14"}
-
-
-def land(root, day, *rows):
-    folder = root / f"landing/2024-03-{day}"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "x.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-def rows(root, table, *columns):
-    found = DeltaTable(f"{root}/lake/{table}").to_pyarrow_table().to_pylist()
-    return sorted(tuple(row[column] for column in columns) for row in found)
-
-
-def files(schema):
-    return once.files("landing/{start:%Y-%m-%d}/*.json", schema=schema)
-
-
-def daily(**declared):
-    return once.pipeline(every="day", start="2024-03-14", **declared)
 
 
 def targets(report):

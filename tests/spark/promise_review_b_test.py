@@ -44,7 +44,10 @@ def write(spark, tmp_path):
 # Rebuild
 
 
-def test_a_rebuild_refuses_works_of_once_write_whatever_their_names(project, write, tmp_path):
+@pytest.fixture
+def appended(project, tmp_path):
+    """A project that has appended one day to a table."""
+
     @daily(once.append("t"))
     def orders(files):
         return files
@@ -52,35 +55,32 @@ def test_a_rebuild_refuses_works_of_once_write_whatever_their_names(project, wri
     opened = project(orders)
     land(tmp_path, 1)
     opened.run(now=NOW)
+    return opened
+
+
+def test_a_rebuild_refuses_works_of_once_write_whatever_their_names(appended, write, tmp_path):
     options = {"orders/backfill-2023": {}, "repair/x": {}, "orders": {"interval": ("2024-01-01", "2024-01-02")}}
     for number, (work, each) in enumerate(options.items(), start=2):
-        before = opened.history("t")[0].version
+        before = appended.history("t")[0].version
         write(once.append("t"), number, work=work, **each)
         with pytest.raises(once.OncelakeError) as caught:
-            opened.rebuild("t", now=NOW)
+            appended.rebuild("t", now=NOW)
         assert caught.value.code == "cannot_rebuild"
         assert f"once.write {work}" in str(caught.value)
         assert ids(tmp_path, "t") == [1, number]
-        opened.restore("t", before)
+        appended.restore("t", before)
 
 
-def test_a_rebuild_says_that_rows_of_other_writers_are_dropped(project, spark, tmp_path):
-    @daily(once.append("t"))
-    def orders(files):
-        return files
-
-    opened = project(orders)
-    land(tmp_path, 1)
-    opened.run(now=NOW)
-    assert opened.rebuild("t", dry_run=True, now=NOW).external == ()
+def test_a_rebuild_says_that_rows_of_other_writers_are_dropped(appended, spark, tmp_path):
+    assert appended.rebuild("t", dry_run=True, now=NOW).external == ()
     spark.createDataFrame([(99, NOW.date())] * 2, SCHEMA).write.format("delta").mode("append").save(
         f"{tmp_path}/lake/t"
     )
-    assert opened.repair("t", ["id"]).removable == 1
-    rebuilt = opened.rebuild("t", now=NOW)
+    assert appended.repair("t", ["id"]).removable == 1
+    rebuilt = appended.rebuild("t", now=NOW)
     assert (rebuilt.outcome, ids(tmp_path, "t")) == ("done", [1])
     assert len(rebuilt.document()["external_changes"]) == 1
-    assert opened.rebuild("t", dry_run=True, now=NOW).external == ()
+    assert appended.rebuild("t", dry_run=True, now=NOW).external == ()
 
 
 # Restore

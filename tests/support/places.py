@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oncelake.spark.jars import spark_home
+from oncelake.spark.server import free_port
 
 PLACE = os.environ.get("ONCELAKE_TEST_PLACE", "local")
 # Small data on two cores: Spark's own numbers are for machines of another size.
@@ -22,12 +22,6 @@ SMALL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
 }
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 @dataclass

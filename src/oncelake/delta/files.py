@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # A file is known by its path and the deletion vector that it is read with.
 FileKey = tuple[str, str | None]
-# Chunks that commits leave are joined after so many of them.
+# Refreshes append chunks; above this number they are combined.
 _CHUNKS = 64
 _PARTITION = "partition "
 _ZERO, _NO_TEXT = scalar_of(0, pa.int64()), scalar_of("", pa.string())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from oncelake.spark.connect import is_remote
 from oncelake.spark.jars import LOG_STORE, log_store_jar, s3_jars
-from oncelake.spark.session import discard_session, open_session
+from oncelake.spark.session import SUBMITTED, discard_session, is_local_master, open_session
 from oncelake.storage.conditional import Finding, last_finding, try_conditional_puts
 from oncelake.storage.lease import lease_problem
 from oncelake.storage.options import ANYWHERE, S3_SCHEMES, StoreOptions, is_s3, options_for, reaches_s3
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 # Where Spark's start scripts look for more jars. They come last, so that the class archive of the others stays valid.
 _CLASS_PATH = "SPARK_DIST_CLASSPATH"
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _STORE_KEY = "spark.delta.logStore.{}.impl"
 
 
@@ -29,12 +28,12 @@ def open_lake_session(lake: str, settings: Mapping[str, str]) -> SparkSession:
         return open_session(settings)
     options = options_for(lake if is_s3(lake) else ANYWHERE)
     own = {**options.spark(), **(log_store_settings(lake) if is_s3(lake) else {})}
-    if _SUBMITTED in os.environ:
+    if SUBMITTED in os.environ:
         # Its class path was given to spark-submit, and there is no command line any more that would show credentials.
         return open_session({**own, **options.spark_credentials(), **settings})
     discard_session(None)  # the JVM that a stopped session left has other jars
     jars = [*s3_jars(), log_store_jar()]
-    if _is_local(settings):
+    if is_local_master(settings):
         return _open({**own, **settings}, options, jars)
     both = ",".join([*filter(None, [settings.get("spark.jars")]), *jars])
     return _open({**own, **settings, "spark.jars": both}, options, [])

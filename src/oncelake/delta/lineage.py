@@ -40,7 +40,7 @@ def rebuilt_facts(log: TableLog, rebuild: CommitFile | None, app_id: str) -> Fac
 
 
 def recent_facts(log: TableLog, app_ids: Iterable[str], newest: int) -> Iterator[tuple[str, Facts | None]]:
-    """Yield the facts of works, as far as so many of the newest commits and a rebuild tell; None if their commit is gone.
+    """Yield the facts of works, from the `newest` commits and from the last rebuild; None if their commit is gone.
 
     Works that only older commits tell of are left out.
     """

@@ -2,7 +2,7 @@
 
 Without an exclusive lock that can happen to `scd2`, and to `merge` with deletes: they decide from a version of the table and
 its tombstones what their MERGE changes. Such a commit carries that version (`read`). If the commit is not the version after
-it, the work is applied once more, in a commit of its own, until none came in between. Whoever runs next may do that: each
+it, the work is applied once more, in a commit of its own, until none came in between. The next run of any process may do that: each
 commit of a work names the version of the log that its writer knew (`as_of`), and the works that were overtaken by then.
 So a few of the newest commits tell all of them.
 """

@@ -118,7 +118,7 @@ class Lake:
     def logs(self, names: Iterable[str], others: Iterable[str] = ()) -> dict[str, TableLog | None]:
         """Return the logs of some tables as they are now, in parallel on an object store.
 
-        Logs of `others` are read as well, for `last_log`; one that cannot be read is left to whoever asks for it.
+        Logs of `others` are read as well, for `last_log`; one that cannot be read raises when it is used.
         """
         wanted = {name: self.table(name) for name in names}
         tables = [*wanted.values(), *(self.table(name) for name in others)]
@@ -154,7 +154,7 @@ def _try_newest(table: DeltaTable) -> TableLog | OncelakeError | None:
     """Return the log of a table, with its newest commits: plans and status ask for them, and here they are read in parallel."""
     log = _try_log(table)
     if isinstance(log, TableLog):
-        with suppress(OncelakeError):  # whoever asks for that commit gets the error
+        with suppress(OncelakeError):  # reading that commit later raises it again
             log.newest()
     return log
 

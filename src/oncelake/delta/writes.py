@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from oncelake.model.contracts import Stamp
 from oncelake.model.failpoints import failpoint
 from oncelake.model.markers import Marker
-from oncelake.spark.connect import is_connect, one_write_at_a_time, with_settings
-from oncelake.spark.session import clone_session, own_session
+from oncelake.spark.connect import is_connect, one_write_at_a_time
+from oncelake.spark.session import clone_session, own_session, with_settings
 from oncelake.spark.sql import TARGET, identifier, typed_literal
 from oncelake.storage.options import delta_rs_options
 from oncelake.storage.paths import is_local, local_path

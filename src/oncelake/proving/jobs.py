@@ -26,6 +26,7 @@ from oncelake.proving.altered_project import alter_project
 from oncelake.proving.input_copies import copy_inputs
 from oncelake.proving.testbed import SECOND
 from oncelake.proving.worker_handle import wait_at_gate
+from oncelake.spark.session import with_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +104,7 @@ class PipelineJob:
         meanwhile: Works = []
         stall = partial(self._stall, request, meanwhile) if "stall_at" in request else None
         watching = _watch(reached, request.get("stop_at"), request.get("stall_at"), stall)
-        with _with_settings(self.session(), request.get("settings", {})), watching:
+        with with_settings(self.session(), request.get("settings", {})), watching:
             if (threads := request.get("threads", 1)) > 1:
                 requests = [_rotate(request, number) for number in range(threads)]
                 with ThreadPoolExecutor(threads) as pool:
@@ -331,24 +332,12 @@ def _keep_session(settings: Mapping[str, str] | None) -> Iterator[None]:
     stop = SparkSession.stop
     SparkSession.stop = lambda self: None  # type: ignore[method-assign]  # noqa: ARG005
     try:
-        with _with_settings(active, settings or {}) if active is not None else nullcontext():
+        with with_settings(active, settings or {}) if active is not None else nullcontext():
             yield
     finally:
         SparkSession.stop = stop  # type: ignore[method-assign]
         if active is not None:
             _reset_settings(active, before, dict(active.conf.getAll))
-
-
-@contextmanager
-def _with_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Apply settings inside the block, and reset them afterwards."""
-    before = {key: value for key, value in dict(session.conf.getAll).items() if key in settings}
-    for key, value in settings.items():
-        session.conf.set(key, value)
-    try:
-        yield
-    finally:
-        _reset_settings(session, before, settings)
 
 
 def _reset_settings(session: SparkSession, before: Mapping[str, str], now: Mapping[str, str]) -> None:

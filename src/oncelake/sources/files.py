@@ -251,7 +251,7 @@ class FilesStats:
 
     def _list(self, cells: Iterable[Reading]) -> None:
         def list_cell(cell: Reading) -> None:
-            with suppress(SourceUnreadable):  # whoever asks for it gets the error
+            with suppress(SourceUnreadable):  # listing that slice later raises it again
                 self.listed[cell.slice.text] = self.source.found(cell)
 
         if not is_local(self.reading.lake.file(self.source.path)):

@@ -120,19 +120,3 @@ def one_write_at_a_time(session: SparkSession) -> Iterator[None]:
         lock = _writing.setdefault(session, threading.RLock())
     with lock:
         yield
-
-
-@contextmanager
-def with_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Change settings of a session inside the block, and put back what was there, however it ends."""
-    before = {key: session.conf.get(key, None) for key in settings}
-    try:
-        for key, value in settings.items():
-            session.conf.set(key, value)
-        yield
-    finally:
-        for key, previous in before.items():
-            if previous is None:
-                session.conf.unset(key)
-            else:
-                session.conf.set(key, previous)

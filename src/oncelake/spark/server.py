@@ -26,7 +26,7 @@ def connect_server(
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Start a server on loopback, yield its address and its process once it answers, and stop it at the end."""
     java()
-    port = port or _free_port()
+    port = port or free_port()
     folder = log_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(prefix="connect-", suffix=".log", dir=folder, delete=False) as log:
@@ -68,7 +68,8 @@ def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     raise SparkUnavailable(problem=problem, next=f"look into the log, and remove what is broken in {cache_folder()}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

@@ -40,7 +40,7 @@ _APPENDED = {
     "spark.sql.extensions": ",",
 }
 # Set for a Python program that spark-submit started: its JVM, master and jars are there already.
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 
 def open_session(settings: Mapping[str, str]) -> SparkSession:
@@ -138,6 +138,22 @@ def own_session(session: SparkSession) -> Iterator[SparkSession]:
         close(cloned)
 
 
+@contextmanager
+def with_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of a session inside the block, and put back what was there, however it ends."""
+    before = {key: session.conf.get(key, None) for key in settings}
+    try:
+        for key, value in settings.items():
+            session.conf.set(key, value)
+        yield
+    finally:
+        for key, previous in before.items():
+            if previous is None:
+                session.conf.unset(key)
+            else:
+                session.conf.set(key, previous)
+
+
 def has_leaked_txn(session: SparkSession) -> bool:
     """Return whether the session's settings contain a marker (`txnAppId`) that user code left there."""
     return session.conf.get(_TXN_KEYS[0], None) is not None
@@ -164,11 +180,19 @@ def clone_session(session: SparkSession) -> SparkSession:
 
 def _defaults(settings: Mapping[str, str]) -> dict[str, str]:
     """Return our settings for the master that a session will run on."""
-    if _SUBMITTED in os.environ:
+    if SUBMITTED in os.environ:
         return _merge(_DELTA, _submitted())
-    master = settings.get("spark.master", os.environ.get("MASTER", "local[*]"))
-    place = _local_defaults() if master.startswith("local") else _cluster_defaults(settings)
-    return {**_DELTA, **place, "spark.master": master}
+    place = _local_defaults() if is_local_master(settings) else _cluster_defaults(settings)
+    return {**_DELTA, **place, "spark.master": _master(settings)}
+
+
+def is_local_master(settings: Mapping[str, str]) -> bool:
+    """Return whether a session with these settings runs in one process."""
+    return _master(settings).startswith("local")
+
+
+def _master(settings: Mapping[str, str]) -> str:
+    return settings.get("spark.master", os.environ.get("MASTER", "local[*]"))
 
 
 def _merge(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -25,23 +23,12 @@ def check_workers(session: SparkSession) -> None:
     except Exception as error:
         lines = [line for line in str(error).splitlines() if line.strip()]
         raise WorkersDiffer(problem=f"they cannot run a Python function: {lines[-1] if lines else error}") from error
-    here = _here()
+    # What must be the same there as here: the minor version of Python, the major one of pyarrow, the UTC offsets of the year.
+    (here,) = next(_describer()(iter([None]))).to_pylist()
     for row in rows:
         for name, label in (("python", "Python"), ("arrow", "pyarrow"), ("offsets", "a time zone with UTC offsets")):
             if row[name] != here[name]:
                 raise WorkersDiffer(problem=f"{row['host']} has {label} {row[name]}, this process {here[name]}")
-
-
-def _here() -> dict[str, str]:
-    """Return what must be the same on the workers: the minor version of Python, the major one of pyarrow, the time zone."""
-    import pyarrow as pa
-
-    offsets = [time.localtime(at).tm_gmtoff for at in (1704067200, 1719792000)]
-    return {
-        "python": ".".join(platform.python_version_tuple()[:2]),
-        "arrow": pa.__version__.partition(".")[0],
-        "offsets": "/".join(map(str, offsets)),
-    }
 
 
 def _describer() -> Any:

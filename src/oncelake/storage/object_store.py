@@ -17,7 +17,7 @@ from oncelake.storage.options import StoreOptions, is_s3, options_for, s3_uri
 Stamp = tuple[int, str | int]
 T = TypeVar("T")
 R = TypeVar("R")
-# So many requests are under way at a time, in all tables together.
+# The maximum number of concurrent requests, over all tables.
 PARALLEL = 16
 # Objects up to this size are read as a whole, by one request; of larger ones only the parts that are needed.
 _WHOLE = 16 * 1024 * 1024
