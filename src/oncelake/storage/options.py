@@ -162,6 +162,17 @@ def arrow_file_system(path: str) -> tuple[Any, str]:
     return _s3_file_system(options_for(path), bucket), f"{bucket}/{key}".rstrip("/")
 
 
+def open_input(path: str, options: StoreOptions | None) -> Any:
+    """Open a file for reading; on an executor, which knows no settings, an object store is reached by the given options."""
+    if "://" not in path or path.startswith("file://"):
+        return open(path.removeprefix("file://"), "rb")
+    if options is None or not is_s3(path):
+        store, name = arrow_file_system(path)
+        return store.open_input_file(name)
+    bucket, _, key = s3_uri(path).removeprefix("s3://").partition("/")
+    return _s3_file_system(options, bucket).open_input_file(f"{bucket}/{key}")
+
+
 def object_store(path: str, **options: Any) -> Any:
     """Return obstore's store for a URI; None if obstore is not installed."""
     try:

@@ -1,0 +1,109 @@
+"""Read whole Parquet and ORC files into Arrow columns. A file that is damaged anywhere is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oncelake.sources.arrivals.parsing.array_casts import plain_array
+from oncelake.sources.arrivals.parsing.decompress import BadFile
+from oncelake.sources.arrivals.parsing.temporal_arrays import raw_integers
+
+Columns = dict[str, pa.Array]
+
+
+def read_parquet(content: bytes, limit: int) -> tuple[Columns, int]:
+    """Return the columns of a Parquet file, and the number of its rows."""
+    if not content:
+        raise BadFile("not valid parquet: the file is empty")
+    file = _open_parquet(content, "us")
+    metadata = file.metadata
+    size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    _check_size(max(size, metadata.num_rows * metadata.num_columns), limit)
+    columns = _columns(file.read(use_threads=False), metadata.num_rows)
+    leaves = [file.schema.column(number) for number in range(len(file.schema))]
+    old = {leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"} & columns.keys()
+    if old:
+        nanoseconds = _columns(_open_parquet(content, "ns").read(use_threads=False), metadata.num_rows)
+        columns |= {name: _exact_timestamps(columns[name], nanoseconds[name]) for name in old}
+    return columns, metadata.num_rows
+
+
+def read_orc(content: bytes, limit: int) -> tuple[Columns, int]:
+    """Return the columns of an ORC file, and the number of its rows."""
+    from pyarrow import orc
+
+    file = orc.ORCFile(pa.BufferReader(content))
+    _check_size(file.nrows * len(file.schema), limit)
+    stripes: list[pa.RecordBatch] = []
+    for number in range(file.nstripes):
+        stripes.append(_read_stripe(file, number))
+        _check_size(sum(stripe.nbytes for stripe in stripes), limit)
+    return _columns(pa.Table.from_batches(stripes, file.schema), file.nrows), file.nrows
+
+
+def _read_stripe(file: Any, number: int) -> pa.RecordBatch:
+    try:
+        return file.read_stripe(number)
+    except pa.ArrowInvalid as error:
+        if "out of range for nanosecond" in str(error):
+            raise BadFile(
+                f"a timestamp before 1677 or after 2262, which Arrow's reader of ORC cannot hold: {error}"
+            ) from None
+        raise
+
+
+def _check_size(size: int, limit: int) -> None:
+    # Encodings make a million equal values a few bytes: a table needs at least a byte for each.
+    if size > limit:
+        raise BadFile(f"expands to more than {limit} bytes")
+
+
+def _open_parquet(content: bytes, unit: str) -> Any:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True, coerce_int96_timestamp_unit=unit)
+
+
+def _columns(table: pa.Table, rows: int) -> Columns:
+    if table.num_rows != rows:
+        raise BadFile(f"the file has {table.num_rows} rows, and says that it has {rows}")
+    twice = [name for name, count in Counter(table.column_names).items() if count > 1]
+    if twice:
+        raise BadFile(f"the file has the column {twice[0]} more than once")
+    return {
+        name: _validated(plain_array(column)) for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+
+
+def _validated(array: pa.Array) -> pa.Array:
+    """Check what Arrow's readers do not. Text that is not UTF-8 is returned as bytes, of which those that are no text are rescued."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        if not pa.types.is_string(array.type):
+            raise
+        array = array.view(pa.binary())
+        array.validate(full=True)
+    return array
+
+
+def _exact_timestamps(microseconds: pa.Array, nanoseconds: pa.Array) -> pa.Array:
+    """Return timestamps of 96 bits in the unit that holds all of them: the one has fewer digits, the other fewer years."""
+    try:
+        microseconds.cast(nanoseconds.type)
+    except pa.ArrowInvalid:
+        if not pa.types.is_timestamp(microseconds.type):
+            raise BadFile("nested timestamps of 96 bits, out of range of nanoseconds") from None
+    else:
+        return nanoseconds
+    numbers = raw_integers(microseconds)
+    limit = (1 << 63) // 1000 - 1
+    near = pc.and_(pc.greater_equal(numbers, -limit), pc.less_equal(numbers, limit))
+    expected = pc.multiply(numbers.filter(near), 1000)
+    if not pc.all(pc.equal(expected, raw_integers(nanoseconds).filter(near))).as_py():
+        raise BadFile("timestamps of 96 bits, some of which need nanoseconds, and some more years than those have")
+    return microseconds

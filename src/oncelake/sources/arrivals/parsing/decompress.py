@@ -1,0 +1,74 @@
+"""Expand compressed files within a limit. A file that is cut short, or has anything else in it, is bad as a whole."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+_CHUNK = 1 << 15
+
+
+class BadFile(Exception):
+    """A file that cannot be read at all. The message is the reason."""
+
+
+def expand(name: str, content: bytes, limit: int) -> tuple[str, bytes]:
+    """Return the name of a file without the suffix of its compression, and the bytes that it expands to.
+
+    Raise `BadFile` if the file is damaged, or expands to more than `limit` bytes; hardly more than those are expanded.
+    """
+    stem, dot, suffix = name.rpartition(".")
+    chunks = _SUFFIXES.get(suffix.lower()) if dot else None
+    if chunks is None or not content:
+        return (stem if chunks else name), content
+    try:
+        return stem, _join(chunks(content), limit)
+    except EOFError:
+        raise BadFile(f"{suffix} ends too early: looks truncated") from None
+    except (OSError, zlib.error, ValueError) as error:
+        raise BadFile(_reason(suffix, error)) from None
+
+
+def _reason(suffix: str, error: Exception) -> str:
+    return f"not valid {suffix}: {error}{': looks truncated' if 'Truncated' in str(error) else ''}"
+
+
+def _join(chunks: Iterator[bytes], limit: int) -> bytes:
+    kept, size = [], 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > limit:
+            raise BadFile(f"expands to more than {limit} bytes")
+        kept.append(chunk)
+    return b"".join(kept)
+
+
+def _gzip(content: bytes) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+        yield from iter(lambda: stream.read(_CHUNK), b"")
+
+
+def _zstd(content: bytes) -> Iterator[bytes]:
+    with pa.CompressedInputStream(pa.BufferReader(content), "zstd") as stream:
+        yield from iter(lambda: stream.read(_CHUNK), b"")
+
+
+def _bz2(content: bytes) -> Iterator[bytes]:
+    # Not by Python's BZ2File, which ignores whatever follows the first stream.
+    stream, position = bz2.BZ2Decompressor(), 0
+    while position < len(content) or not stream.eof:
+        if stream.eof:
+            stream = bz2.BZ2Decompressor()
+        given = content[position : position + _CHUNK] if stream.needs_input else b""
+        if stream.needs_input and not given:
+            raise EOFError
+        yield stream.decompress(given, _CHUNK)
+        position += len(given) - (len(stream.unused_data) if stream.eof else 0)
+
+
+_SUFFIXES: dict[str, Callable[[bytes], Iterator[bytes]]] = {"gz": _gzip, "zst": _zstd, "zstd": _zstd, "bz2": _bz2}

@@ -1,0 +1,181 @@
+"""Read and parse packs of small files on an executor: manifest entries go in, rows and what could not be read come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oncelake.sources.arrivals.parsing.parse import parse
+from oncelake.sources.arrivals.parsing.records import FILE, LINE, RESCUED, FileFormat, PackedFile, Parsed
+from oncelake.storage.options import StoreOptions, open_input
+
+# What an executor parses at a time.
+PACK_BYTES, PACK_FILES = 8 << 20, 4_000
+# The kinds of the records that it gives: a row, a row or file that could not be read, the rows of a file, drift of the schema.
+ROW, BAD_ROW, COUNT, DRIFT = range(4)
+ENTRIES = pa.schema(
+    {"file": pa.int64(), "path": pa.string(), "size": pa.int64(), "offset": pa.int64(), "length": pa.int64()}
+)
+# The columns of the records. No column of a user has such a name.
+KIND, INDEX, LINE_OF, NUMBER, RAW, REASON, RESCUED_AS, DATA = (
+    f"__once_{name}" for name in ("kind", "file", "line", "number", "raw", "reason", "rescued", "data")
+)
+
+
+@dataclass(frozen=True)
+class PackReader:
+    """How the files of a batch are read: their format, the pinned schema, and how their store is reached."""
+
+    format: FileFormat
+    schema: pa.Schema
+    store: StoreOptions | None = None
+
+    @property
+    def records(self) -> pa.Schema:
+        """The columns of the records."""
+        fields = [
+            (KIND, pa.int8()),
+            (INDEX, pa.int64()),
+            (LINE_OF, pa.int64()),
+            (NUMBER, pa.int64()),
+            (RAW, pa.binary()),
+            (REASON, pa.string()),
+            (RESCUED_AS, pa.string()),
+        ]
+        # Spark knows no struct without fields.
+        data = [(DATA, pa.struct(list(self.schema)))] if len(self.schema) else []
+        return pa.schema([*fields, *data])
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the records of the files in batches of manifest entries."""
+        for batch in batches:
+            for pack in _packs(batch.to_pylist()):
+                yield from self._records(pack)
+
+    def _records(self, pack: Sequence[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+        read = [_read(entry, self.store) for entry in pack]
+        files = [PackedFile(each.file, each.path, each.content) for each in read if each.content is not None]
+        unreadable = [each for each in read if each.content is None]
+        parsed = parse(files, self.format, self.schema)
+        starts = {each.file: each.start for each in read if each.start}
+        yield from self._rows(parsed, starts)
+        yield from self._others(parsed, starts, unreadable)
+
+    def _rows(self, parsed: Parsed, starts: dict[int, int]) -> Iterator[pa.RecordBatch]:
+        rows = parsed.rows
+        if rows.num_rows == 0:
+            return
+        lines = _without_lines(rows[FILE], rows[LINE], starts)
+        columns: dict[str, Any] = {INDEX: rows[FILE], LINE_OF: lines, RESCUED_AS: rows[RESCUED]}
+        if len(self.schema):
+            arrays = [rows[name].combine_chunks() for name in self.schema.names]
+            columns[DATA] = pa.StructArray.from_arrays(arrays, fields=list(self.schema))
+        yield from self._batches(ROW, columns, rows.num_rows)
+
+    def _others(self, parsed: Parsed, starts: dict[int, int], unreadable: list[_Read]) -> Iterator[pa.RecordBatch]:
+        bad, counts, drift = parsed.bad, parsed.counts, parsed.drift
+        if bad.num_rows:
+            lines, offsets = _without_lines(bad[FILE], bad[LINE], starts), _offsets(bad, starts)
+            columns = {INDEX: bad[FILE], LINE_OF: lines, NUMBER: offsets, RAW: bad["raw"], REASON: bad["reason"]}
+            yield from self._batches(BAD_ROW, columns, bad.num_rows)
+        if unreadable:
+            files = pa.array([each.file for each in unreadable], pa.int64())
+            problems = pa.array([each.problem for each in unreadable], pa.string())
+            yield from self._batches(BAD_ROW, {INDEX: files, REASON: problems}, len(unreadable))
+            yield from self._batches(COUNT, {INDEX: files, NUMBER: pa.array([1] * len(unreadable))}, len(unreadable))
+        if counts.num_rows:
+            yield from self._batches(COUNT, {INDEX: counts[FILE], NUMBER: counts["read"]}, counts.num_rows)
+        if drift.num_rows:
+            columns = {REASON: drift["column"], RAW: drift["type"].cast(pa.binary()), NUMBER: drift["rows"]}
+            yield from self._batches(DRIFT, columns, drift.num_rows)
+
+    def _batches(self, kind: int, columns: dict[str, Any], count: int) -> Iterator[pa.RecordBatch]:
+        columns[KIND] = pa.repeat(pa.scalar(kind, pa.int8()), count)
+        arrays = [_column(columns.get(each.name), each.type, count) for each in self.records]
+        table = pa.table(arrays, schema=self.records)
+        yield from table.combine_chunks().to_batches(max_chunksize=10_000)
+
+
+class _Read(NamedTuple):
+    """A file, or a part of one: where the part starts, and its content; or why it cannot be read."""
+
+    file: int
+    path: str
+    content: bytes | None
+    start: int = 0
+    problem: str = ""
+
+
+def _packs(entries: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    pack: list[dict[str, Any]] = []
+    size = 0
+    for entry in entries:
+        length = entry["length"] if entry["length"] is not None else entry["size"]
+        if pack and (size + length > PACK_BYTES or len(pack) == PACK_FILES):
+            yield pack
+            pack, size = [], 0
+        pack.append(entry)
+        size += length
+    if pack:
+        yield pack
+
+
+def _read(entry: dict[str, Any], store: StoreOptions | None) -> _Read:
+    file, path = entry["file"], entry["path"]
+    try:
+        with open_input(path, store) as stream:
+            if entry["offset"] is None:
+                return _Read(file, path, stream.read())
+            content, start = _read_lines(stream, entry["offset"], entry["length"])
+            return _Read(file, path, content, start)
+    except OSError as error:
+        return _Read(file, path, None, problem=f"the file cannot be read: {error.strerror or error}")
+
+
+def _read_lines(stream: Any, offset: int, length: int) -> tuple[bytes, int]:
+    """Return the lines that begin in a part of a file, and where the first of them begins."""
+    start, end = offset, offset + length
+    if offset:
+        stream.seek(offset - 1)
+        start = offset - 1 + len(_until_newline(stream))
+    if start >= end:
+        return b"", start
+    stream.seek(start)
+    content = stream.read(end - start)
+    if not content.endswith(b"\n"):
+        content += _until_newline(stream)
+    return content, start
+
+
+def _until_newline(stream: Any) -> bytes:
+    found = bytearray()
+    while block := stream.read(64 << 10):
+        position = block.find(b"\n")
+        if position >= 0:
+            return bytes(found + block[: position + 1])
+        found += block
+    return bytes(found)
+
+
+def _without_lines(files: Any, lines: Any, starts: dict[int, int]) -> Any:
+    """Return the lines, without those of later parts of a file: how many lines came before is not known there."""
+    if not starts:
+        return lines
+    later = pc.is_in(files, value_set=pa.array(list(starts), pa.int64()))
+    return pc.if_else(later, pa.scalar(None, pa.int64()), lines)
+
+
+def _offsets(bad: pa.Table, starts: dict[int, int]) -> Any:
+    """Return where bad rows begin in their files, also those of later parts."""
+    found = zip(bad[FILE].to_pylist(), bad["offset"].to_pylist(), strict=True)
+    return pa.array([None if offset is None else offset + starts.get(file, 0) for file, offset in found], pa.int64())
+
+
+def _column(array: Any, kind: pa.DataType, count: int) -> Any:
+    if array is None:
+        return pa.nulls(count, kind)
+    return array if array.type == kind else array.cast(kind)
