@@ -18,7 +18,7 @@ from oncelake.storage.options import arrow_file_system
 from oncelake.storage.paths import is_local, local_path
 
 _MAGIC = re.compile(r"[*?\[{]")
-_ANY_DEPTH = "**"
+ANY_DEPTH = "**"
 
 
 @dataclass(frozen=True, order=True)
@@ -37,11 +37,25 @@ def find_files(pattern: str, root: str = "") -> list[InputFile]:
     Hidden and temporary names are skipped in every component below the fixed prefix of the pattern. A folder that does
     not exist has no files; one that cannot be listed is an error, because its files would be taken for absent.
     """
-    with _readable(pattern):
+    with readable(pattern):
         local = is_local(pattern)
-        folder, parts = _split(str(local_path(pattern)) if local else pattern, str(local_path(root)) if local else root)
+        folder, parts = split_pattern(
+            str(local_path(pattern)) if local else pattern, str(local_path(root)) if local else root
+        )
         found = _local(folder, parts) if local else _remote(folder, parts)
         return sorted(set(found))
+
+
+def stat_remote(paths: Sequence[str]) -> list[tuple[int, int] | None]:
+    """Return size and modification time of files that are not on this machine; None for one that does not exist."""
+    from oncelake.storage.object_store import in_parallel
+
+    def stat_one(path: str) -> tuple[int, int] | None:
+        system, name = arrow_file_system(path)
+        info = system.get_file_info(name)
+        return (info.size, info.mtime_ns or 0) if info.is_file else None
+
+    return in_parallel(stat_one, paths) if paths else []
 
 
 def digest(files: list[InputFile], root: str) -> str:
@@ -55,7 +69,7 @@ def text_lines(path: str, encoding: str) -> Iterator[str]:
     """Yield the lines of a text file that may be compressed."""
     from pyarrow import fs
 
-    with _readable(path):
+    with readable(path):
         system, name = (fs.LocalFileSystem(), str(local_path(path))) if is_local(path) else arrow_file_system(path)
         with system.open_input_stream(name, compression="detect") as stream:
             yield from (line.rstrip("\n") for line in io.TextIOWrapper(stream, encoding, errors="replace"))
@@ -67,7 +81,8 @@ def escape_glob(path: str) -> str:
 
 
 @contextmanager
-def _readable(path: str) -> Iterator[None]:
+def readable(path: str) -> Iterator[None]:
+    """Raise what goes wrong while a path of the input is read as SourceUnreadable."""
     try:
         yield
     except OSError as error:
@@ -80,12 +95,12 @@ def _local(folder: str, parts: tuple[str, ...]) -> Iterator[InputFile]:
     except FileNotFoundError:
         return
     if parts or stat.S_ISDIR(found.st_mode):
-        yield from _below(folder, parts or (_ANY_DEPTH,))
-    elif not _is_hidden(posixpath.basename(folder)):
+        yield from _below(folder, parts or (ANY_DEPTH,))
+    elif not is_hidden(posixpath.basename(folder)):
         yield InputFile(folder, found.st_size, found.st_mtime_ns)
 
 
-def _split(pattern: str, root: str) -> tuple[str, tuple[str, ...]]:
+def split_pattern(pattern: str, root: str) -> tuple[str, tuple[str, ...]]:
     """Split a pattern into its fixed prefix and the components from the first wildcard on, which is after the root."""
     parts, literal = pattern.rstrip("/").split("/"), root.rstrip("/").split("/")
     first = len(literal) if root and parts[: len(literal)] == literal else 0
@@ -97,15 +112,15 @@ def _below(folder: str, parts: tuple[str, ...]) -> Iterator[InputFile]:
     """Yield the files whose path below the folder matches the components of a pattern, or continues a match."""
     first, *others = parts
     rest = tuple(others)
-    if first == _ANY_DEPTH and rest:
+    if first == ANY_DEPTH and rest:
         yield from _below(folder, rest)
     with os.scandir(folder) as entries:
-        visible = [entry for entry in entries if not _is_hidden(entry.name)]
+        visible = [entry for entry in entries if not is_hidden(entry.name)]
     for entry in visible:
-        if first != _ANY_DEPTH and not fnmatchcase(entry.name, first):
+        if first != ANY_DEPTH and not fnmatchcase(entry.name, first):
             continue
         if entry.is_dir():
-            yield from _below(entry.path, parts if first == _ANY_DEPTH else rest or (_ANY_DEPTH,))
+            yield from _below(entry.path, parts if first == ANY_DEPTH else rest or (ANY_DEPTH,))
         elif not rest:
             found = entry.stat()
             yield InputFile(entry.path, found.st_size, found.st_mtime_ns)
@@ -115,12 +130,12 @@ def _remote(folder: str, parts: tuple[str, ...]) -> Iterator[InputFile]:
     from pyarrow import fs
 
     system, base = arrow_file_system(folder)
-    if not parts and (info := system.get_file_info(base)).is_file and not _is_hidden(info.base_name):
+    if not parts and (info := system.get_file_info(base)).is_file and not is_hidden(info.base_name):
         yield InputFile(folder, info.size, info.mtime_ns or 0)
     for info in system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True)):
         inner = info.path.removeprefix(base).strip("/")
         names = inner.split("/")
-        if inner and info.is_file and not any(map(_is_hidden, names)) and _matches(names, parts):
+        if inner and info.is_file and not any(map(is_hidden, names)) and _matches(names, parts):
             yield InputFile(f"{folder}/{inner}", info.size, info.mtime_ns or 0)
 
 
@@ -128,11 +143,11 @@ def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
     """Return whether a path matches the components of a pattern, or lies below a folder that matches them."""
     if not parts:
         return True
-    if parts[0] == _ANY_DEPTH:
+    if parts[0] == ANY_DEPTH:
         return any(_matches(names[skipped:], parts[1:]) for skipped in range(len(names) + 1))
     return bool(names) and fnmatchcase(names[0], parts[0]) and _matches(names[1:], parts[1:])
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
     """Return whether Spark skips the name, too: it would read no row of such a file."""
     return (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import shutil
 import tempfile
+import time
+import uuid
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
 from typing import Any, Protocol
 
 from oncelake.storage.object_store import ObjectFolder, Stamp, is_object_store
-from oncelake.storage.options import arrow_file_system
-from oncelake.storage.paths import is_local, local_path
+from oncelake.storage.options import arrow_file_system, object_store
+from oncelake.storage.paths import INTERNAL, is_local, local_path
+
+_RETRIES = {"max_retries": 6, "retry_timeout": timedelta(seconds=60)}
+# Without conditional puts: how long after its request a file is taken to be seen by all.
+_SETTLED = 1.0
 
 
 class Listing(Protocol):
@@ -154,6 +163,125 @@ def write_file(folder: str, name: str, content: bytes) -> None:
     with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}-", delete=False) as scratch:
         scratch.write(content)
     os.replace(scratch.name, file)
+
+
+def create_file(folder: str, name: str, content: bytes) -> bool:
+    """Write a file of ours below a folder, durably and as a whole, unless there is one. Return whether this call wrote it.
+
+    In a store without conditional puts, who looks at the same time as somebody else may be replaced, and finds that out after
+    a pause, as with leases. There the contents of different callers should differ, by a token for instance: if they are equal,
+    both are told that theirs was written.
+    """
+    if is_local(folder):
+        return _create_local(local_path(folder) / name, content)
+    return _put_if_absent(folder, name, content)
+
+
+def replace_file(folder: str, name: str, content: bytes) -> None:
+    """Write a file of ours below a folder, durably: a reader sees the old one or the new one, also after a power failure."""
+    if not is_local(folder):
+        _put(folder, name, content)
+        return
+    file = local_path(folder) / name
+    os.replace(_write_scratch(file, content), file)
+    _sync(file.parent)
+
+
+def remove_file(folder: str, name: str) -> None:
+    """Remove a file of ours; one that does not exist is fine."""
+    with suppress(FileNotFoundError):
+        if is_local(folder):
+            (local_path(folder) / name).unlink()
+            return
+        store, path = arrow_file_system(posixpath.join(folder, name))
+        store.delete_file(path)
+
+
+def _create_local(file: Path, content: bytes) -> bool:
+    scratch = _write_scratch(file, content)
+    try:
+        os.link(scratch, file)
+    except FileExistsError:
+        # Of somebody else; or ours, and a network file system lost the answer.
+        return os.path.samefile(scratch, file)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        if file.exists():  # a file system without links, where nothing better is to be had
+            return False
+        os.replace(scratch, file)
+    finally:
+        scratch.unlink(missing_ok=True)
+        _sync(file.parent)
+    return True
+
+
+def _put_if_absent(folder: str, name: str, content: bytes) -> bool:
+    from oncelake.storage.conditional import try_conditional_puts
+
+    place = storage(folder)
+    if try_conditional_puts(folder.partition(f"/{INTERNAL}/")[0]).conditional is False:
+        if place.stamp(name) is not None:
+            return False
+        _put(folder, name, content)
+        time.sleep(_SETTLED)
+        return place.read(name) == content
+    try:
+        _put(folder, name, content, mode="create")
+    except FileExistsError:
+        # Of somebody else; or of this call, and the answer was lost.
+        return place.read(name) == content
+    return True
+
+
+def _put(folder: str, name: str, content: bytes, mode: str = "overwrite") -> None:
+    store = object_store(folder, retry_config=_RETRIES)
+    if store is None:
+        write_file(folder, name, content)
+        return
+    from obstore.exceptions import AlreadyExistsError, BaseError
+
+    try:
+        store.put(name, content, mode=mode)
+    except AlreadyExistsError as error:
+        raise FileExistsError(errno.EEXIST, "it exists", name) from error
+    except BaseError as error:
+        raise OSError(str(error).splitlines()[0]) from error
+
+
+def _write_scratch(file: Path, content: bytes) -> Path:
+    """Write a temporary file beside a file, down to the disk. Others may read it, unlike those of `tempfile`."""
+    _make_folder(file.parent)
+    scratch = file.with_name(f".{file.name}-{uuid.uuid4().hex}")
+    try:
+        with open(scratch, "xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError:  # the disk is full, for instance
+        scratch.unlink(missing_ok=True)
+        raise
+    return scratch
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, down to the disk."""
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Write the names in a folder down to the disk, where the file system can."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
 
 
 def remove_folder(folder: str) -> None:
