@@ -1,0 +1,87 @@
+"""Pin the schema of a source: declared, or inferred once from a sample; later it changes only by policy, and in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from oncelake.errors import SchemaFrozen
+from oncelake.model.contracts import Reading
+from oncelake.sources.arrivals.current_files import full_path
+from oncelake.sources.arrivals.discovery import partition_values
+from oncelake.sources.arrivals.parsing.parse import parse
+from oncelake.sources.arrivals.parsing.records import PackedFile
+from oncelake.sources.arrivals.schema_evolution import evolve
+from oncelake.sources.arrivals.schema_inference import Drift, apply_hints, drift_of, infer
+from oncelake.sources.arrivals.schema_store import PinnedSchema, SchemaStore
+from oncelake.sources.arrivals.schema_types import parse_schema
+from oncelake.storage.options import open_input
+
+if TYPE_CHECKING:
+    from oncelake.sources.arrivals.arriving import ArrivingFiles
+
+# A schema is inferred from so many files, spread over the batch, and so many bytes of them.
+_FILES, _BYTES = 200, 32 << 20
+
+
+def pin_schema(source: ArrivingFiles, store: SchemaStore, files: pa.Table, reading: Reading) -> PinnedSchema:
+    """Return the pinned schema; if there is none, pin the declared one, or one inferred from a sample of the files."""
+    declared = parse_schema(source.schema) if source.schema else None
+    pinned = store.newest()
+    if pinned is None:
+        first = declared if declared is not None else _infer(source, files, reading)
+        reason = "declared" if declared is not None else "inferred from the first files"
+        return _save(store, PinnedSchema(1, first, reason))
+    if declared is not None and any(name not in pinned.schema.names for name in declared.names):
+        added = [field for field in declared if field.name not in pinned.schema.names]
+        reason = f"declared: {', '.join(field.name for field in added)}"
+        return _save(store, PinnedSchema(pinned.version + 1, pa.schema([*pinned.schema, *added]), reason))
+    return pinned
+
+
+def evolve_schema(
+    source: ArrivingFiles, store: SchemaStore, pinned: PinnedSchema, drift: Sequence[Drift], reading: Reading
+) -> PinnedSchema:
+    """Return the schema after values that do not fit it: the same, or a new version with more or wider columns."""
+    found = evolve(pinned, drift, source.policy)
+    if found.refused:
+        raise SchemaFrozen(
+            pipeline=reading.pipeline, where=reading.where, slice=str(reading.slice), problem="; ".join(found.refused)
+        )
+    return _save(store, found.following) if found.following else pinned
+
+
+def partition_drift(files: pa.Table) -> list[Drift]:
+    """Return the columns that the folders of files name, like `region=EU`."""
+    names: dict[str, int] = {}
+    for path in files["path"].to_pylist():
+        for name in partition_values(path) if "=" in path else ():
+            names[name] = names.get(name, 0) + 1
+    return [Drift(name, "string", count) for name, count in names.items()]
+
+
+def _save(store: SchemaStore, pinned: PinnedSchema) -> PinnedSchema:
+    """Save a version; if another runner was faster, return what it saved."""
+    return pinned if store.save(pinned) else store.load(pinned.version)
+
+
+def _infer(source: ArrivingFiles, files: pa.Table, reading: Reading) -> pa.Schema:
+    parsed = parse(list(_sample(files, reading)), source.file_format, pa.schema([]))
+    schema = infer(drift_of(parsed.drift))
+    return apply_hints(schema, parse_schema(source.hints)) if source.hints else schema
+
+
+def _sample(files: pa.Table, reading: Reading) -> Iterator[PackedFile]:
+    step, left, root = max(1, files.num_rows // _FILES), _BYTES, reading.lake.file("")
+    for index in range(0, files.num_rows, step):
+        path, size = full_path(files["path"][index].as_py(), root), files["size"][index].as_py()
+        if size > left:
+            continue
+        left -= size
+        try:
+            with open_input(path, None) as stream:
+                yield PackedFile(index, path, stream.read())
+        except OSError:
+            continue  # the executors will say what is wrong with it
