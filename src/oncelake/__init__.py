@@ -21,9 +21,9 @@ _PUBLIC = {
     "Verdict": "oncelake.proving.verdict",
     "aggregate": "oncelake.patterns",
     "append": "oncelake.patterns",
-    "differences": "oncelake.api",
+    "differences": "oncelake.delta.contents",
     "files": "oncelake.sources",
-    "fingerprint": "oncelake.api",
+    "fingerprint": "oncelake.delta.contents",
     "key": "oncelake.keyed.keys",
     "latest": "oncelake.api",
     "merge": "oncelake.patterns",
@@ -70,8 +70,9 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from oncelake.api import Project, differences, fingerprint, latest, open  # noqa: A004  once.open
+    from oncelake.api import Project, latest, open  # noqa: A004  once.open
     from oncelake.declare.pipelines import pipeline
+    from oncelake.delta.contents import differences, fingerprint
     from oncelake.delta.fingerprint import Fingerprint
     from oncelake.errors import OncelakeError
     from oncelake.keyed.keys import key

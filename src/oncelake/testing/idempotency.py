@@ -74,7 +74,7 @@ class ComparedTables(NamedTuple):
         return {name: self._content(table) for name, table in self.named.items()}
 
     def _content(self, table: Table) -> TableContent | None:
-        from oncelake.api import fingerprint
+        from oncelake.delta.contents import fingerprint
 
         snapshot = self._snapshot(table)
         if snapshot is None:
@@ -150,7 +150,7 @@ def _difference(name: str, first: TableContent | None, now: TableContent | None,
 
 
 def _examples(first: TableContent, now: TableContent) -> list[str]:
-    from oncelake.api import differences
+    from oncelake.delta.contents import differences
 
     if first.snapshot.made != now.snapshot.made:
         return ["its content differs, but the table was recreated: the rows of run 1 are gone"]
