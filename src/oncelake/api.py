@@ -17,7 +17,6 @@ from oncelake.declare.loading import load_project
 from oncelake.declare.pipelines import Pipeline
 from oncelake.declare.settings import Settings
 from oncelake.delta.catalog import PREFIX, known_locations, locate
-from oncelake.delta.log import read_log
 from oncelake.delta.tables import Lake, require_log
 from oncelake.errors import BadDeclaration, UnknownTarget
 from oncelake.errors.base import did_you_mean
@@ -27,9 +26,11 @@ from oncelake.model.intervals import Interval
 from oncelake.model.names import lake_path
 from oncelake.model.source_location import declared_at
 from oncelake.model.work import FAILED_BEFORE, RESTATED, STALE, Plan, Report, Request
+from oncelake.operations.arrivals import Arrivals, choose
 from oncelake.operations.history import HistoryEntry, history_entry
 from oncelake.operations.status import StatusInputs, TargetStatus, target_status
 from oncelake.patterns import PATTERNS
+from oncelake.planning.batches import freeze_arrivals, settle_arrivals
 from oncelake.planning.lake_state import read_lake_state
 from oncelake.planning.plan import make_plan, scope_pipelines, select_pipelines
 from oncelake.planning.scope import scope_of
@@ -41,7 +42,6 @@ from oncelake.storage.options import use_settings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from oncelake.delta.fingerprint import Differences, Fingerprint
     from oncelake.keyed.repair import Repair
     from oncelake.listeners.ledger import DeltaLedger
     from oncelake.operations.rebuild import Rebuild
@@ -135,7 +135,9 @@ class Project:
         context = replace(self._context(listener), jobs=jobs, accept_new_input=accept_new_input)
         for problem in store_problems(self.lake.path, self._spark) if plan.to_do else ():
             context.warn(problem)
-        return execute(plan, self.pipelines, context)
+        report = execute(freeze_arrivals(plan, self.pipelines, self.lake), self.pipelines, context)
+        settle_arrivals(report, self.pipelines, self.lake)
+        return report
 
     def restatement(
         self, name: str, *, downstream: bool = False, **options: Unpack[RunOptions]
@@ -195,7 +197,8 @@ class Project:
         known = read_lake_state(self.pipelines, chosen, self.lake, request, {})
         problems: list[str] = []
         failed, notes = self._ledger(problems.append).failures(), partial(known.source_notes, quick=True)
-        inputs = StatusInputs(holders(self.lake.path), failed, known.stale, self._identity(), notes, problems)
+        running, identity = holders(self.lake.path), self._identity()
+        inputs = StatusInputs(running, failed, known.stale, identity, notes, known.waiting, problems)
         return [
             target_status(pipeline, pattern, self.lake.table(pattern.target).last_log(), inputs, request.now)
             for pipeline in chosen
@@ -209,6 +212,18 @@ class Project:
             raise UnknownTarget(name=target, did_you_mean=did_you_mean(target, known), known=", ".join(known))
         log = require_log(self.lake.table(target))
         return [history_entry(entry) for entry in log.newest(limit)]
+
+    def arrivals(self, name: str) -> Arrivals:
+        """Return the files and the quarantine of a pipeline that is driven by arrivals."""
+        (pipeline,) = select_pipelines(self.pipelines, [name])
+        return Arrivals.of(pipeline, self.lake)
+
+    def retry_quarantine(self, name: str, numbers: Iterable[int] = (), listener: Listener | None = None) -> Report:
+        """Read what is in quarantine once more, as a batch of its own, and whatever else has arrived."""
+        arrivals = self.arrivals(name)
+        if rows := choose(arrivals.quarantine(), numbers):
+            arrivals.source.retry_quarantine(arrivals.reading, rows)
+        return self.run(name, listener=listener)
 
     def repair(self, target: str, keys: Iterable[str], keep: Iterable[str] = (), dry_run: bool = False) -> Repair:
         """Remove duplicate rows of a key in one commit. Rows that differ are removed only if `keep` ranks them."""
@@ -338,36 +353,6 @@ def open(  # noqa: A001  once.open("project") is how it reads
     return Project(root, profile, spark)
 
 
-def fingerprint(
-    content: DataFrame | str | Path,
-    *,
-    exclude: Iterable[str] = (),
-    by: Iterable[str] = (),
-    quick: bool = False,
-    version: int | None = None,
-) -> Fingerprint:
-    """Return a hash of the rows of a frame, or of the Delta table at a path: equal for equal content, in any order.
-
-    Only the columns in `exclude` are ignored. With `by`, or for a partitioned table, it also says which part differs.
-    """
-    from oncelake.delta import fingerprint as fingerprints
-    from oncelake.delta.lake_session import open_lake_session
-
-    if isinstance(content, str | Path):
-        session = open_lake_session(str(content), {})
-        return fingerprints.fingerprint_table(session, str(content), version=version, exclude=exclude, quick=quick)
-    return fingerprints.fingerprint(content, exclude=exclude, by=by, quick=quick)
-
-
-def differences(
-    left: DataFrame | str | Path, right: DataFrame | str | Path, *, exclude: Iterable[str] = (), limit: int = 5
-) -> Differences:
-    """Return how two frames or Delta tables differ: the number of rows that only one of them has, and examples of each side."""
-    from oncelake.delta import fingerprint as fingerprints
-
-    return fingerprints.differences(_frame(left), _frame(right), exclude=exclude, limit=limit)
-
-
 def latest(frame: DataFrame, keys: str | Iterable[str], by: str | Iterable[str] = ()) -> DataFrame:
     """Return the latest row of each key: the one with the greatest `by` columns, compared in order, nulls lowest.
 
@@ -377,15 +362,6 @@ def latest(frame: DataFrame, keys: str | Iterable[str], by: str | Iterable[str] 
     from oncelake.keyed.latest import latest as chosen
 
     return chosen(frame, keys, by)
-
-
-def _frame(content: DataFrame | str | Path) -> DataFrame:
-    from oncelake.delta.lake_session import open_lake_session
-    from oncelake.delta.writes import table_at
-
-    if not isinstance(content, str | Path):
-        return content
-    return table_at(open_lake_session(str(content), {}), str(content), read_log(str(content), str(content)).version)
 
 
 def _text(value: Any) -> str | None:

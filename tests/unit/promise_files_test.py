@@ -69,7 +69,6 @@ def test_a_path_that_two_intervals_share_is_refused(every, zone, path):
         ("day", "UTC", "l/{start:%y%j}/*.json"),
         ("week", "UTC", "l/{start:%G-W%V}/*.json"),
         ("month", "UTC", "l/{start:%Y-%m}/*.json"),
-        ("hour", "UTC", "l/*.json"),
     ],
 )
 def test_a_path_per_interval_is_fine(every, zone, path):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import click
 
 import oncelake as once
+from oncelake.cli.arrivals import files, quarantine
 from oncelake.cli.dev import dev
 from oncelake.cli.options import (
     confirm,
@@ -22,6 +22,7 @@ from oncelake.cli.options import (
     validate_options,
 )
 from oncelake.cli.output import Output
+from oncelake.cli.project_options import lazy_project_options, project_options
 
 EXIT_CODES = """\b
 Exit codes:
@@ -55,41 +56,6 @@ def cli(ctx: click.Context, project: str | None, profile: str | None) -> None:
     ctx.obj = {"project": project, "profile": profile}
 
 
-def _lazy_project_options(command: Callable[..., Any]) -> Callable[..., None]:
-    """Add the options of every command. The command gets a function that opens the project, because it may not need one."""
-
-    @click.option("--project", "-p", default=None, metavar="DIR", help="Project folder.")
-    @click.option("--profile", default=None, metavar="NAME", help="Profile in oncelake.yaml.")
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document to standard output.")
-    @wraps(command)
-    def run_command(project: str | None, profile: str | None, as_json: bool, **options: Any) -> None:
-        ctx = click.get_current_context()
-        output = Output(as_json)
-        folder = project or ctx.obj["project"] or "."
-        try:
-            code = command(lambda: once.open(folder, profile or ctx.obj["profile"]), output, **options)
-        except once.OncelakeError as error:
-            code = output.error(error)
-        except click.UsageError as error:
-            output.usage_error(error.format_message())
-            raise
-        except KeyboardInterrupt:
-            code = output.interrupted()
-        ctx.exit(code)
-
-    return run_command
-
-
-def _project_options(command: Callable[..., Any]) -> Callable[..., None]:
-    """Add the options of every command that works on a project, and open the project first."""
-
-    @wraps(command)
-    def with_project(open_project: Callable[[], once.Project], output: Output, **options: Any) -> Any:
-        return command(open_project(), output, **options)
-
-    return _lazy_project_options(with_project)
-
-
 @cli.command()
 @click.argument("folder", metavar="DIR")
 def init(folder: str) -> None:
@@ -115,10 +81,18 @@ def init(folder: str) -> None:
     help="Write N slices in parallel if the table is partitioned by time.",
 )
 @click.option("--accept-new-input", is_flag=True, help="Finish interrupted works from the input as it is now.")
+@click.option(
+    "--watch",
+    type=click.FloatRange(min=0.1),
+    is_flag=False,
+    flag_value=10.0,
+    metavar="[SECONDS]",
+    help="Go on until stopped: look for new work every 10 (or so many) seconds.",
+)
 @selection_options
 @date_options
 @click.argument("names", nargs=-1)
-@_project_options
+@project_options
 def run(
     project: once.Project,
     output: Output,
@@ -132,7 +106,12 @@ def run(
 
     Intervals that are already done are skipped, so the same command is also the retry.
     """
-    accept_new_input = options.pop("accept_new_input")
+    accept_new_input, watch_every = options.pop("accept_new_input"), options.pop("watch")
+    if watch_every is not None:
+        from oncelake.cli.watch import watch
+
+        log_warnings()
+        return watch(project, output, watch_every, names, validate_options(options))
     plan = project.plan(*names, **validate_options(options))
     if dry_run:
         return output.plan(plan)
@@ -148,7 +127,7 @@ def run(
 @selection_options
 @date_options
 @click.argument("names", nargs=-1)
-@_project_options
+@project_options
 def show_plan(project: once.Project, output: Output, names: tuple[str, ...], **options: Any) -> int:
     """Show what `run` would do, and why. Does not start Spark."""
     return output.plan(project.plan(*names, **validate_options(options)))
@@ -160,7 +139,7 @@ def show_plan(project: once.Project, output: Output, names: tuple[str, ...], **o
 @click.option("--downstream", is_flag=True, help="Also restate the pipelines that read the result.")
 @date_options
 @click.argument("name")
-@_project_options
+@project_options
 def restate(
     project: once.Project, output: Output, name: str, yes: bool, dry_run: bool, downstream: bool, **options: Any
 ) -> int:
@@ -185,7 +164,7 @@ def restate(
 
 @cli.command(short_help="Show the dependencies between pipelines.")
 @click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart.")
-@_project_options
+@project_options
 def graph(project: once.Project, output: Output, mermaid: bool) -> int:
     """Show the dependencies between pipelines and tables. Does not start Spark."""
     return output.graph(project.pipelines, mermaid)
@@ -193,7 +172,7 @@ def graph(project: once.Project, output: Output, mermaid: bool) -> int:
 
 @cli.command(short_help="Show what is done, missing, stale or failed.")
 @click.argument("names", nargs=-1)
-@_project_options
+@project_options
 def status(project: once.Project, output: Output, names: tuple[str, ...]) -> int:
     """Show what is done, missing, stale or failed, per target. Does not start Spark."""
     from oncelake.operations.environment import find_environment
@@ -204,7 +183,7 @@ def status(project: once.Project, output: Output, names: tuple[str, ...]) -> int
 @cli.command(short_help="Show the commits of a table and who wrote them.")
 @click.argument("target")
 @click.option("--limit", "-n", type=click.IntRange(min=1), metavar="N", help="Show only the newest N commits.")
-@_project_options
+@project_options
 def history(project: once.Project, output: Output, target: str, limit: int | None) -> int:
     """Show the commits of a table: pipeline, slice, generation and row counts. Does not start Spark."""
     return output.history(target, project.history(target, limit))
@@ -215,7 +194,7 @@ def history(project: once.Project, output: Output, target: str, limit: int | Non
 @click.option("--keys", required=True, metavar="COLUMNS", help="Key columns, separated by commas.")
 @click.option("--keep", metavar="latest_by=COLUMNS", help="Of differing rows, keep the one with the greatest values.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed and exit.")
-@_project_options
+@project_options
 def repair(project: once.Project, output: Output, target: str, keys: str, keep: str | None, dry_run: bool) -> int:
     """Remove duplicate rows from a table in one commit that rewrites only the affected files.
 
@@ -236,7 +215,7 @@ def repair(project: once.Project, output: Output, target: str, keys: str, keep: 
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be undone and exit.")
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
-@_project_options
+@project_options
 def restore(project: once.Project, output: Output, target: str, version: int, dry_run: bool, yes: bool) -> int:
     """Restore a table to an older version. The next `run` reprocesses what the restore undoes.
 
@@ -252,7 +231,7 @@ def restore(project: once.Project, output: Output, target: str, version: int, dr
 @click.argument("target")
 @click.option("--dry-run", is_flag=True, help="Show how much there is to read and exit.")
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
-@_project_options
+@project_options
 def rebuild(project: once.Project, output: Output, target: str, dry_run: bool, yes: bool) -> int:
     """Replay all completed works of a table from its inputs, and replace its content in one commit.
 
@@ -281,7 +260,7 @@ def rebuild(project: once.Project, output: Output, target: str, dry_run: bool, y
 @effort_options
 @date_options
 @click.argument("names", nargs=-1)
-@_lazy_project_options
+@lazy_project_options
 def prove(open_project: Callable[[], once.Project], output: Output, names: tuple[str, ...], **options: Any) -> int:
     """Crash a pipeline at every step, retry it, and compare its tables with those of one clean run.
 
@@ -301,7 +280,7 @@ def prove(open_project: Callable[[], once.Project], output: Output, names: tuple
 @click.option("--quick", is_flag=True, help="Faster (xxhash64 instead of SHA-256), without the collision bound.")
 @click.option("--version", type=click.IntRange(min=0), metavar="V", help="Read this version of the table.")
 @click.option("--against", metavar="OTHER", help="Compare with another table and show the differences.")
-@_lazy_project_options
+@lazy_project_options
 def fingerprint(open_project: Callable[[], once.Project], output: Output, target: str, **options: Any) -> int:
     """Print a hash of the content of a table, independent of the order of rows and files.
 
@@ -313,6 +292,8 @@ def fingerprint(open_project: Callable[[], once.Project], output: Output, target
     return print_fingerprint(open_project, target, output, **options)
 
 
+cli.add_command(files)
+cli.add_command(quarantine)
 cli.add_command(dev)
 
 

@@ -93,7 +93,7 @@ class Output:
         for scope in plan.pipelines:
             self.say(format_scope(scope))
         header = ("pipeline", "target", "slices", "action", "commits", "rows to read", "why")
-        self._table(header, _group_works(plan.works))
+        self.table(header, _group_works(plan.works))
         for note in plan.notes:
             self.say(f"note: {note}")
         self.say(format_totals(plan))
@@ -108,7 +108,7 @@ class Output:
             (r.pipeline, r.target, str(r.slice), str(r.generation), _format_versions(r.versions), format_number(r.rows))
             for r in requests
         ]
-        self._table(("pipeline", "target", "slice", "generation", "replaces version", "rows"), rows)
+        self.table(("pipeline", "target", "slice", "generation", "replaces version", "rows"), rows)
         if any(request.pending for request in requests):
             self.say("note: an earlier request to restate is pending; this command resumes it")
         if omitted and downstream:
@@ -126,7 +126,7 @@ class Output:
     def restore(self, restore: Restore, dry_run: bool, last: bool = False) -> int:
         """Print what a restore undoes."""
         undone = [(each.pipeline, str(each.slice), str(each.generation)) for each in restore.undone]
-        self._table(("pipeline", "undone slice", "next generation"), undone)
+        self.table(("pipeline", "undone slice", "next generation"), undone)
         for each in restore.elsewhere:
             work = f"{each.pipeline} {each.slice}"
             self.say(f"note: this undoes once.write {work}; the same call writes it again")
@@ -177,7 +177,7 @@ class Output:
             )
             for s in statuses
         ]
-        self._table(("pipeline", "target", "done", "missing", "gaps", "last commit", "version"), rows)
+        self.table(("pipeline", "target", "done", "missing", "gaps", "last commit", "version"), rows)
         for status in statuses:
             self._status_details(status)
         # A warning about an input or the ledger concerns several targets.
@@ -189,6 +189,10 @@ class Output:
 
     def _status_details(self, status: TargetStatus) -> None:
         target, next_run = status.target, f"  next: oncelake run {status.pipeline}"
+        if status.backlog and status.backlog.files:
+            backlog = status.backlog
+            waiting = f"{format_count(backlog.files, 'file')} ({backlog.bytes:,} bytes, {format_count(backlog.batches, 'batch', 'batches')})"
+            self.say(f"backlog: {target}: {waiting} to ingest\n{next_run}")
         if status.running:
             self.say(f"running: {target}: {status.running}")
         if status.pending:
@@ -213,7 +217,7 @@ class Output:
             for entry in entries
         ]
         header = ("version", "at", "pipeline", "slice", "generation", "written", "deleted", "run")
-        self._table(header, rows)
+        self.table(header, rows)
         self.document({"target": target, "commits": [entry.document() for entry in entries]})
         return 0
 
@@ -244,7 +248,8 @@ class Output:
             self.say(f"  {format_count(commit['rows'], 'row')} written in version {commit['version']} by {writer}")
         self.say(f"  examples: {', '.join(repair.examples)}")
 
-    def _table(self, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    def table(self, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+        """Print a table, if it has rows."""
         if not rows:
             return
         widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]

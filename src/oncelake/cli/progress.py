@@ -129,9 +129,9 @@ def _format_outcome(outcome: Outcome) -> str:
     return f"{head}  {version}{', '.join(counts) or 'no rows'}  {outcome.seconds:.1f} s"
 
 
-def format_count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun, like `3 rows`."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def format_number(number: int | None) -> str:
@@ -142,7 +142,7 @@ def format_number(number: int | None) -> str:
 def format_scope(scope: Any) -> str:
     """Return the range of a pipeline that a request covers, as one line."""
     if scope.span is None:
-        return f"{scope.pipeline}: {'the whole table' if scope.intervals else 'no intervals'}"
+        return f"{scope.pipeline}: {scope.text or ('the whole table' if scope.intervals else 'no intervals')}"
     return f"{scope.pipeline}: {scope.span}, {format_count(scope.intervals, 'interval')}"
 
 

@@ -11,6 +11,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from oncelake.errors import BadDeclaration
+from oncelake.model.arrivals import Arrivable, ArrivalSource
 from oncelake.model.contracts import Pattern, Source
 from oncelake.model.intervals import Grid, parse_length
 from oncelake.model.source_location import display_path
@@ -57,6 +58,11 @@ class Pipeline:
         """Return the names of the tables it writes."""
         return {pattern.target for pattern in self.writes}
 
+    @property
+    def arrival(self) -> ArrivalSource | None:
+        """Return the source that drives it by batches, if there is one."""
+        return next((source for source in self.reads.values() if isinstance(source, ArrivalSource)), None)
+
     def pattern(self, target: str) -> Pattern:
         """Return the pattern that writes a target."""
         return next(pattern for pattern in self.writes if pattern.target == target)
@@ -75,7 +81,7 @@ def collect_pipelines() -> Iterator[list[Pipeline]]:
 
 def pipeline(  # noqa: PLR0913  each parameter is an option of the user
     *,
-    reads: Source | Mapping[str, Source],
+    reads: Source | Arrivable | Mapping[str, Source | Arrivable],
     writes: Pattern | Iterable[Pattern],
     every: str | None = None,
     start: str | date | None = None,
@@ -127,7 +133,7 @@ class Schedule:
 
 def build(  # noqa: PLR0913  what a declaration has
     function: Callable[..., Any],
-    reads: Source | Mapping[str, Source],
+    reads: Source | Arrivable | Mapping[str, Source | Arrivable],
     writes: Pattern | Iterable[Pattern],
     schedule: Schedule,
     *,
@@ -145,7 +151,8 @@ def build(  # noqa: PLR0913  what a declaration has
         grid, start = _parse_grid(schedule)
         lookback = _parse_lookback(schedule)
         patterns = _parse_patterns(writes)
-        sources, takes_interval = _bind_sources(function, reads)
+        declared_sources, takes_interval = _bind_sources(function, reads)
+        sources = _resolve_arrivals(declared_sources, grid, patterns)
         _check_grid(grid, sources, patterns)
         _refuse_repeated_input(grid, sources, patterns, takes_interval)
         former = _parse_formerly(formerly)
@@ -212,7 +219,9 @@ def _parse_patterns(writes: Pattern | Iterable[Pattern]) -> tuple[Pattern, ...]:
     return patterns
 
 
-def _bind_sources(function: Callable[..., Any], reads: Source | Mapping[str, Source]) -> tuple[dict[str, Source], bool]:
+def _bind_sources(
+    function: Callable[..., Any], reads: Source | Arrivable | Mapping[str, Source | Arrivable]
+) -> tuple[dict[str, Source | Arrivable], bool]:
     parameters = inspect.signature(function).parameters
     names = [name for name in parameters if name != "interval"]
     if isinstance(reads, Mapping):
@@ -222,7 +231,7 @@ def _bind_sources(function: Callable[..., Any], reads: Source | Mapping[str, Sou
     else:
         raise ValueError("the function has no parameter for a frame")
     for source in sources.values():
-        if not hasattr(source, "read") or not hasattr(source, "pin"):
+        if not isinstance(source, Arrivable) and not (hasattr(source, "read") and hasattr(source, "pin")):
             raise TypeError(f"reads= takes sources like once.table(…), not {source!r}")
     any_keyword = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     if (extra := set(sources) - set(names)) and not any_keyword:
@@ -239,8 +248,31 @@ def _bind_sources(function: Callable[..., Any], reads: Source | Mapping[str, Sou
     return sources, "interval" in parameters
 
 
+def _resolve_arrivals(
+    sources: Mapping[str, Source | Arrivable], grid: Grid | None, patterns: tuple[Pattern, ...]
+) -> dict[str, Source]:
+    """Return the sources as the pipeline reads them: without intervals, files drive it by their arrival.
+
+    Patterns that replace the whole table, or whole partitions, need all files: they are read again when one changed.
+    """
+    driven = grid is None and all(pattern.takes_batches for pattern in patterns)
+    resolved = {
+        name: source.resolve(driven) if isinstance(source, Arrivable) else source for name, source in sources.items()
+    }
+    arriving = [name for name, source in resolved.items() if isinstance(source, ArrivalSource)]
+    if len(arriving) > 1:
+        both = " and ".join(arriving)
+        raise ValueError(f"{both} both arrive, and one source drives a pipeline: declare arrives=False for the others")
+    for pattern in patterns if arriving else ():
+        if grid is not None or not pattern.takes_batches:
+            what = "every=" if grid is not None else f"{pattern.kind} on {pattern.target}, which replaces earlier rows"
+            raise ValueError(f"{arriving[0]} arrives in batches, which does not go with {what}")
+    return resolved
+
+
 def _check_grid(grid: Grid | None, sources: Mapping[str, Source], patterns: tuple[Pattern, ...]) -> None:
-    parts: list[Source | Pattern] = [*sources.values(), *patterns]
+    by_batch = any(isinstance(source, ArrivalSource) for source in sources.values())
+    parts: list[Source | Pattern] = [*sources.values(), *(() if by_batch else patterns)]
     for part in parts:
         if problem := part.problem(grid):
             raise ValueError(problem)

@@ -32,7 +32,9 @@ def frame_origin(writing: Writing) -> FrameOrigin:
     return FrameOrigin(f"the frame for {writing.work.target}", writing.work.pipeline, writing.where)
 
 
-def compute(frame: DataFrame, writing: Writing, layout: writes.Layout) -> tuple[DataFrame, TableLog]:
+def compute(
+    frame: DataFrame, writing: Writing, layout: writes.Layout, evolve: bool = False
+) -> tuple[DataFrame, TableLog]:
     """Return the frame and the target's log; create the table if it does not exist.
 
     The frame is computed before the commit if its inputs may change while they are read, so that they can be compared
@@ -40,11 +42,11 @@ def compute(frame: DataFrame, writing: Writing, layout: writes.Layout) -> tuple[
     """
     log = known_log(writing)
     if log is not None:
-        _fit(frame, log, writing, evolve=False)
+        _fit(frame, log, writing, evolve)
     if log is None or writing.verify_inputs is not None:
         frame = materialize(frame)
         verify_inputs(writing)
-    return frame, ensure_table(frame, writing, layout)
+    return frame, ensure_table(frame, writing, layout, evolve)
 
 
 def verify_inputs(writing: Writing) -> None:

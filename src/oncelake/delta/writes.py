@@ -91,10 +91,11 @@ def partitions_of(frame: DataFrame, columns: tuple[str, ...]) -> list[dict[str, 
     return sorted(found, key=repr)
 
 
-def append(frame: DataFrame, path: str, stamp: Stamp) -> None:
-    """Append the rows."""
+def append(frame: DataFrame, path: str, stamp: Stamp, evolve: bool = False) -> None:
+    """Append the rows; with `evolve` the table takes the columns that it lacks, in the same commit."""
     with one_write_at_a_time(frame.sparkSession):
-        _writer(frame, stamp).mode("append").save(path)
+        writer = _writer(frame, stamp).mode("append")
+        (writer.option("mergeSchema", "true") if evolve else writer).save(path)
 
 
 def mark(session: SparkSession, path: str, stamp: Stamp) -> None:

@@ -17,6 +17,7 @@
     │   ├── BadRange                the date or range is invalid
     │   ├── BadVersion              the table does not have that version, or has it now
     │   ├── NothingToRestate        the range was never processed
+    │   ├── NotArriving             the pipeline is not driven by files that arrive
     │   └── NotEmpty                init would overwrite existing files
     ├── WorkFailed                  exit 1: the work was not written
     │   ├── SourceMissing           an interval has no input files
@@ -38,6 +39,10 @@
     │   ├── CannotRestate           an append cannot be restated
     │   ├── PinnedInputGone         the input of an interrupted work's finished targets is gone
     │   ├── OvertakenInputGone      the input of a work that must be applied once more is gone
+    │   ├── ManifestsMissing        manifests of ingested batches are gone
+    │   ├── ManifestUnreadable      a manifest of ingested files cannot be read
+    │   ├── SchemaFrozen            files do not fit a frozen schema
+    │   ├── RowsUnaccounted         the rows of a file do not add up
     │   ├── PartlyDone              an interval is partly done in intervals of another grid
     │   ├── OtherTimezone           rows around an interval have the dates of another time zone
     │   ├── TombstonesUnknown       the log no longer shows whether tombstones count
@@ -84,6 +89,7 @@ from oncelake.errors.usage import (
     DuplicatePipeline,
     LoadFailed,
     MovedTable,
+    NotArriving,
     NotEmpty,
     NothingToRestate,
     NotInCatalog,
@@ -104,6 +110,8 @@ from oncelake.errors.work import (
     EarlierNotDone,
     EmptyOverwrite,
     FunctionFailed,
+    ManifestsMissing,
+    ManifestUnreadable,
     NotDelta,
     NotPartitioned,
     NullKeys,
@@ -116,6 +124,8 @@ from oncelake.errors.work import (
     PinnedInputGone,
     RepeatedKeys,
     RowsOutsideSlice,
+    RowsUnaccounted,
+    SchemaFrozen,
     SourceChanged,
     SourceMissing,
     SourceUnreadable,
@@ -151,7 +161,10 @@ __all__ = [
     "LoadFailed",
     "LockUnavailable",
     "MachineFailed",
+    "ManifestUnreadable",
+    "ManifestsMissing",
     "MovedTable",
+    "NotArriving",
     "NotDelta",
     "NotEmpty",
     "NotInCatalog",
@@ -174,6 +187,8 @@ __all__ = [
     "RepeatedKeys",
     "Retry",
     "RowsOutsideSlice",
+    "RowsUnaccounted",
+    "SchemaFrozen",
     "SourceChanged",
     "SourceMissing",
     "SourceUnreadable",

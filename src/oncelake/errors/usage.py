@@ -150,3 +150,11 @@ class NotEmpty(UsageError):
     code = "not_empty"
     says = "{path} is not empty; init needs a new or empty folder"
     hint = "oncelake init {path}/pipelines-project"
+
+
+class NotArriving(UsageError):
+    """The pipeline is not driven by files that arrive."""
+
+    code = "not_arriving"
+    says = "{pipeline} ({where}) is not driven by files that arrive"
+    hint = "oncelake status"

@@ -314,3 +314,36 @@ class OutcomeUnknown(OncelakeError):
     retry = Retry.UNKNOWN
     says = "unknown whether {target} was written: {problem}; reading its log failed too: {log_problem}"
     hint = "oncelake run {pipeline}"
+
+
+class ManifestsMissing(WorkFailed):
+    """The targets have batches whose manifests are gone, so it is not known which files they took in."""
+
+    code = "manifests_missing"
+    says = "{folder} has no manifest of batch {number}, which the targets of {pipeline} have: the ingested files are unknown"
+    hint = "restore the folder from a backup, or read the manifests back from the commits: oncelake files {pipeline} --rebuild"
+
+
+class ManifestUnreadable(WorkFailed):
+    """A manifest, or what is known of ingested files, cannot be read."""
+
+    code = "manifest_unreadable"
+    says = "cannot read {path}: {problem}"
+    hint = "restore {path} from a backup, or read it back from the commits: oncelake files {pipeline} --rebuild"
+
+
+class SchemaFrozen(WorkFailed):
+    """Files have columns or types that the pinned schema does not have, and the declaration says that it is frozen."""
+
+    code = "schema_frozen"
+    says = "{slice} of {pipeline} does not fit the frozen schema: {problem}; nothing of it was read"
+    hint = "declare the columns in {where}, or another evolution=, then run: oncelake run {pipeline}"
+
+
+class RowsUnaccounted(WorkFailed):
+    """The rows of a file do not add up, so some would be lost or doubled. Nothing is committed."""
+
+    code = "rows_unaccounted"
+    retry = Retry.HELPS
+    says = "{path} has {read} rows, and {written} were read and {quarantined} quarantined in {slice}"
+    hint = "retry: oncelake run {pipeline}; if it happens again, report it with the file"

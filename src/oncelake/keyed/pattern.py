@@ -24,6 +24,11 @@ class KeyedPattern(PatternDefaults):
         return self.spec.keys
 
     @property
+    def takes_batches(self) -> bool:
+        """Return True: rows are upserted by key."""
+        return True
+
+    @property
     def compacts(self) -> bool:
         """Return whether small files are compacted, which is the default."""
         return self.layout.compact

@@ -148,6 +148,10 @@ class Lake(Protocol):
         """Return the path of a file or folder; relative ones start at the project's root."""
         ...
 
+    def internal_path(self, *parts: str) -> str:
+        """Return a path of what oncelake keeps for itself."""
+        ...
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -158,6 +162,8 @@ class Reading:
     grid: Grid | None
     lake: Lake
     where: str
+    # Former names of the pipeline, under which a source may keep what it knows.
+    formerly: tuple[str, ...] = ()
 
 
 class SourceStats(Protocol):
@@ -314,6 +320,11 @@ class Pattern(Protocol):
     @property
     def replaced_rows(self) -> Mapping[str, Any]:
         """The declared options that decide which existing rows a work replaces, as facts record them; else empty."""
+        ...
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether it may write the rows that arrived since the last time, beside those that arrived before."""
         ...
 
     @property

@@ -20,6 +20,9 @@ FAILPOINTS = (
 # Those of a restate request and of a rebuild, beside the commits that they lead to.
 OF_OPERATIONS = ("requested", "replayed", "rebuilt")
 
+# Those of arrivals, before and after the commits of a batch.
+OF_ARRIVALS = ("frozen", "accounted")
+
 _on_reach: Callable[[str], None] | None = None
 
 

@@ -112,6 +112,14 @@ def stream_app_id(pipeline: str, target: str, stream: str) -> str:
     return f"{PREFIX}/{_encode(pipeline)}/{_encode(target)}/{_encode(STREAM_PREFIX + stream)}"
 
 
+def parse_stream(text: str) -> tuple[str, str, str] | None:
+    """Return the pipeline, target and stream of the app id of a stream; None if it is another."""
+    parts = text.split("/")
+    if len(parts) != 4 or parts[0] != PREFIX or not (stream := unquote(parts[3])).startswith(STREAM_PREFIX):
+        return None
+    return unquote(parts[1]), unquote(parts[2]), stream.removeprefix(STREAM_PREFIX)
+
+
 def marker(pipeline: str, target: str, slice_: Slice, generation: int) -> Marker:
     """Return the marker of a work that alone owns its slice: the slice is in the app id, the generation is the version.
 

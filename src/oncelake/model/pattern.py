@@ -47,6 +47,11 @@ class PatternDefaults:
         return False
 
     @property
+    def takes_batches(self) -> bool:
+        """Whether it may write what arrived since the last time: no, it replaces rows that arrived before."""
+        return False
+
+    @property
     def compacts(self) -> bool:
         """Whether small files are compacted: no."""
         return False

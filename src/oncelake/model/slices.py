@@ -83,6 +83,13 @@ def slice_options(slice_: Slice, grid: Grid | None) -> str:
     return f" --date {first}" if grid.count(slice_) == 1 else f" --from {first} --to {last}"
 
 
+def comes_before(one: Slice, other: Slice) -> bool:
+    """Return whether a slice is earlier than another of the same kind: in time, or in a stream."""
+    if isinstance(one, Interval) and isinstance(other, Interval):
+        return one.start < other.start
+    return isinstance(one, Batch) and isinstance(other, Batch) and one.number < other.number
+
+
 def cells(slice_: Slice, grid: Grid | None) -> list[Slice]:
     """Return the intervals of a grid in a slice, or the slice itself if it is not an interval."""
     if grid is None or not isinstance(slice_, Interval):

@@ -161,6 +161,8 @@ class Scope:
     pipeline: str
     span: Interval | None
     intervals: int
+    # What is covered, where that is not time.
+    text: str = ""
 
     def document(self) -> dict[str, Any]:
         """Return the scope as `plan --json` prints it."""
@@ -178,6 +180,8 @@ class Plan:
     pipelines: tuple[Scope, ...]
     works: tuple[Planned, ...]
     notes: tuple[str, ...] = ()
+    # Whether works were left for another run, because only so many were requested.
+    limited: bool = False
 
     @property
     def to_do(self) -> tuple[Planned, ...]:

@@ -26,13 +26,14 @@ from oncelake.model.markers import (
     former_app_ids,
     newest_reload,
     parse_app_id,
+    parse_stream,
     present_app_id,
     reload_generation,
     requested_work,
     restate_app_id,
     restore_marker,
 )
-from oncelake.model.slices import Named, Slice, Whole
+from oncelake.model.slices import Batch, Named, Slice, Whole
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,10 @@ def plan_restore(log: TableLog, to: int, pipelines: Mapping[str, Pipeline]) -> R
     elsewhere += _undone_calls(calls, log, then, pipelines)
     markers = {name: then.recorded(name) or 0 for name in calls if (then.recorded(name) or 0) != log.recorded(name)}
     markers |= dict.fromkeys(closed, 0) | {each.marker.app_id: each.marker.version for each in undone}
+    markers |= {
+        name: _last_batch(then, name) for name in _streams(log) if _last_batch(then, name) != log.recorded(name)
+    }
+    ours += tuple(_undone_batches(log, then))
     return Restore(log.table, log.version, to, ours, tuple(elsewhere), tuple(starmap(Marker, markers.items())))
 
 
@@ -129,6 +134,24 @@ def apply_restore(planned: Restore, path: str) -> None:
             problem = f"files of that version were removed (VACUUM), nothing was changed: {one_line(error)}"
             raise CannotRestore(target=planned.target, version=planned.to, problem=problem) from error
         raise
+
+
+def _streams(log: TableLog) -> list[str]:
+    return [name for name in log.markers if parse_stream(name)]
+
+
+def _last_batch(log: TableLog, name: str) -> int:
+    """Return the last batch of a stream that a version has; -1 if it has none."""
+    recorded = log.recorded(name)
+    return -1 if recorded is None else recorded
+
+
+def _undone_batches(log: TableLog, then: TableLog) -> Iterator[Undone]:
+    """Yield the batches whose rows a version does not have: its marker is set back, so they are read again."""
+    for name in _streams(log):
+        pipeline, target, stream = parse_stream(name) or ("", "", "")
+        for number in range(_last_batch(then, name) + 1, _last_batch(log, name) + 1):
+            yield Undone(pipeline, target, Batch(stream, number), 1)
 
 
 def _once_writes(

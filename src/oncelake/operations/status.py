@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -11,10 +11,11 @@ from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.log import TableLog
 from oncelake.errors import Retry
 from oncelake.errors.base import all_errors
+from oncelake.model.arrivals import Waiting
 from oncelake.model.contracts import Pattern
 from oncelake.model.coverage import coalesce
 from oncelake.model.intervals import Interval, instant_text, merge, parse_interval, subtract
-from oncelake.model.slices import Whole
+from oncelake.model.slices import Batch, Whole
 from oncelake.model.work import RESTATED, STALE
 from oncelake.operations.external_changes import external_changes
 from oncelake.planning.decisions import Decision, Stale, decide
@@ -38,6 +39,19 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Backlog:
+    """What waits for a pipeline that is driven by arrivals, and its last batch."""
+
+    files: int
+    bytes: int
+    batches: int
+    last_batch: int | None
+    last_files: int | None
+    last_rows: int | None
+    last_quarantined: int | None
+
+
+@dataclass(frozen=True)
 class StatusInputs:
     """What is known of a lake besides its logs: the current writers, the failures, what is stale, and warnings for all."""
 
@@ -46,6 +60,7 @@ class StatusInputs:
     stale: Stale
     identity: Identity
     source_notes: Callable[[Pipeline], list[str]] = lambda _: []
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
     warnings: Sequence[str] = ()
 
 
@@ -68,6 +83,7 @@ class TargetStatus:
     failed: tuple[Failure, ...] = ()
     running: str | None = None
     warnings: tuple[str, ...] = ()
+    backlog: Backlog | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the status as `status --json` prints it."""
@@ -87,6 +103,7 @@ class TargetStatus:
             "failed": [vars(failure).copy() for failure in self.failed],
             "running": self.running,
             "warnings": list(self.warnings),
+            "backlog": vars(self.backlog).copy() if self.backlog else None,
         }
 
 
@@ -100,13 +117,14 @@ def target_status(
     decisions = _decisions(pipeline, pattern, log, inputs, now)
     pending = tuple(interval for interval, decision in decisions if decision.cause == RESTATED)
     last = log.last_of(pipeline.name, pattern.target) if log else None
+    backlog = _backlog(pipeline, pattern, log, inputs.waiting)
     return TargetStatus(
         pipeline=pipeline.name,
         target=pattern.target,
         pattern=pattern.kind,
         every=grid.every if grid else None,
-        done=sum(map(grid.count, done)) if grid else int(whole),
-        missing=sum(map(grid.count, gaps)) if grid else int(not whole),
+        done=sum(map(grid.count, done)) if grid else _batches(backlog) if backlog else int(whole),
+        missing=sum(map(grid.count, gaps)) if grid else backlog.batches if backlog else int(not whole),
         ranges=tuple(done),
         gaps=tuple(gaps),
         version=log.version if log else None,
@@ -121,9 +139,29 @@ def target_status(
         warnings=(
             *_warnings(pipeline, pattern, log, inputs.identity),
             *inputs.source_notes(pipeline),
+            *(inputs.waiting[pipeline.name].notes if pipeline.name in inputs.waiting else ()),
             *inputs.warnings,
         ),
+        backlog=backlog,
     )
+
+
+def _backlog(
+    pipeline: Pipeline, pattern: Pattern, log: TableLog | None, waiting: Mapping[str, Waiting]
+) -> Backlog | None:
+    if pipeline.arrival is None or pipeline.name not in waiting:
+        return None
+    app_id = pattern.marker(pipeline.name, Batch(pipeline.arrival.stream, 0), 1).app_id
+    last, commit = (log.recorded(app_id), log.commit(app_id)) if log else (None, None)
+    batches = [batch for batch in waiting[pipeline.name].batches if last is None or batch.number > last]
+    facts = commit.facts if commit else {}
+    files, size = sum(batch.files for batch in batches), sum(batch.bytes for batch in batches)
+    counts = (facts.get(name) for name in ("files", "rows_read", "quarantined"))
+    return Backlog(files, size, len(batches), last, *counts)
+
+
+def _batches(backlog: Backlog) -> int:
+    return 0 if backlog.last_batch is None else backlog.last_batch + 1
 
 
 def _decisions(

@@ -12,6 +12,7 @@ from oncelake.delta.writes import Layout
 from oncelake.model.contracts import Writing
 from oncelake.model.intervals import Grid
 from oncelake.model.pattern import PatternDefaults
+from oncelake.model.slices import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,14 +31,18 @@ class Append(PatternDefaults):
     layout: Layout
     kind = "append"
     restates = False
+    takes_batches = True
 
     def problem(self, grid: Grid | None) -> str | None:
         """Refuse a pipeline without intervals: each change of an input would append all rows again."""
         if grid is None:
-            return f"append to {self.target} needs every=: without intervals each new version of an input would append all rows again"
+            what = "without intervals each new version of an input would append all rows again"
+            return f"append to {self.target} needs every=, or files that arrive: {what}"
         return None
 
     def write(self, frame: DataFrame, writing: Writing) -> None:
         """Write one append."""
-        frame, _ = compute(frame, writing, self.layout)
-        writes.append(frame, writing.path, writing.stamp)
+        # What arrives may have new columns; its source decides which the frame has.
+        evolve = isinstance(writing.work.slice, Batch)
+        frame, _ = compute(frame, writing, self.layout, evolve)
+        writes.append(frame, writing.path, writing.stamp, evolve)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oncelake.declare.pipelines import Pipeline
+from oncelake.model.arrivals import Waiting
 from oncelake.model.contracts import Log
 from oncelake.model.intervals import Interval
 from oncelake.model.work import FAILED_BEFORE, LATE, STALE, InputSize, Request
@@ -28,6 +29,8 @@ class LakeState:
     failed: Mapping[str, list[Interval]] = field(default_factory=dict)
     # What the sources of a pipeline have to say, such as rows that belong to no interval.
     source_notes: Callable[..., list[str]] = lambda *_, **__: []
+    # What waits to be ingested, by pipeline that is driven by arrivals.
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
     # Whether locks keep other writers out of the tables from the look at a log to the commit.
     exclusive: bool = True
 

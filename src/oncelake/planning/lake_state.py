@@ -13,6 +13,7 @@ from oncelake.model.contracts import Log
 from oncelake.model.intervals import Interval
 from oncelake.model.slices import Whole
 from oncelake.model.work import LATE, STALE, Request
+from oncelake.planning.batches import waiting_now
 from oncelake.planning.inputs import LakeState
 from oncelake.planning.staleness import Sources, Staleness, reading_of
 
@@ -32,11 +33,12 @@ def read_lake_state(
     sources = Sources(lake)
     return LakeState(
         logs,
-        {pipeline.name: _pins_now(pipeline, lake) for pipeline in chosen if pipeline.grid is None},
+        {p.name: _pins_now(p, lake) for p in chosen if p.grid is None and p.arrival is None},
         sources.estimate,
         Staleness(logs, sources, everything=request.only in (STALE, LATE)).parts,
         failed,
         sources.notes,
+        {pipeline.name: waiting_now(pipeline, logs, lake) for pipeline in chosen if pipeline.arrival},
         all(lake.table(name).exclusive for name in logs),
     )
 

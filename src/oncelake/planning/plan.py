@@ -11,6 +11,7 @@ from oncelake.errors.base import did_you_mean
 from oncelake.model.intervals import Interval
 from oncelake.model.slices import count_cells
 from oncelake.model.work import Plan, Planned, Request, Scope
+from oncelake.planning.batches import plan_waiting
 from oncelake.planning.in_order import is_ordered
 from oncelake.planning.inputs import LakeState, PlanInputs
 from oncelake.planning.intervals import plan_intervals, restrict_works
@@ -37,12 +38,13 @@ def make_plan(
         for pattern in pipeline.writes:
             notes += declaration_notes(pipeline, pattern, known.logs.get(pattern.target))
         notes += known.source_notes(pipeline)
+        notes += known.waiting[pipeline.name].notes if pipeline.name in known.waiting else ()
         notes += check_writers(pipeline, planned, known.logs, identity)
         notes += _notes(pipeline, planned, known)
         items += planned
     items, left = _limit(items, inputs)
     notes += [f"--limit {request.limit}: {left:,} more are left for another run"] if left else []
-    return Plan(tuple(scope for _, scope in scoped), tuple(items), tuple(notes))
+    return Plan(tuple(scope for _, scope in scoped), tuple(items), tuple(notes), request.limit is not None)
 
 
 def scope_pipelines(
@@ -82,6 +84,9 @@ def select_pipelines(pipelines: Mapping[str, Pipeline], names: Iterable[str]) ->
 
 def _planned(pipeline: Pipeline, scope: Scope, earlier: list[Planned], inputs: PlanInputs) -> Iterator[Planned]:
     """Plan one pipeline, by the kind of its slices."""
+    if pipeline.arrival is not None:
+        waiting = inputs.known.waiting.get(pipeline.name)
+        return plan_waiting(pipeline, waiting, inputs.known.logs) if waiting else iter(())
     if pipeline.grid is None:
         return plan_whole(pipeline, earlier, inputs)
     return plan_intervals(pipeline, scope.span, earlier, inputs) if scope.span else iter(())

@@ -12,6 +12,8 @@ from oncelake.model.work import Request, Scope
 
 def scope_of(pipeline: Pipeline, request: Request) -> tuple[Scope, str | None]:
     """Return the scope of a request for a pipeline, and a note if part of it is not over yet."""
+    if pipeline.arrival is not None:
+        return Scope(pipeline.name, None, 1, "what has arrived"), None
     if pipeline.grid is None or pipeline.start is None:
         return Scope(pipeline.name, None, 1), None
     start, end, note = _span(pipeline.name, pipeline.grid, pipeline.start, request)

@@ -19,7 +19,7 @@ from oncelake.planning.decisions import StalePart, is_late
 
 def reading_of(pipeline: Pipeline, slice_: Slice, lake: Lake) -> Reading:
     """Return what the sources of a pipeline are asked to read."""
-    return Reading(pipeline.name, slice_, pipeline.grid, lake, pipeline.where)
+    return Reading(pipeline.name, slice_, pipeline.grid, lake, pipeline.where, pipeline.formerly or ())
 
 
 class Sources:

@@ -13,6 +13,7 @@ from oncelake.model.contracts import Log, Pattern
 from oncelake.model.coverage import coalesce
 from oncelake.model.intervals import Interval
 from oncelake.model.markers import writer_of
+from oncelake.model.slices import Batch, Whole
 from oncelake.model.work import Planned
 
 
@@ -118,10 +119,8 @@ def _refuse_other_project(pipeline: Pipeline, pattern: Pattern, log: Log, identi
 
 def _refuse_moved(pipeline: Pipeline, pattern: Pattern, log: Log, to_do: Sequence[Interval]) -> None:
     """Refuse a pipeline without works of its own in a moved table, and one that would repeat the works found there."""
-    assert pipeline.grid is not None
-    assert pipeline.start is not None
     moved = moved_works(pattern, log)
-    own = moved and pattern.done(log, pipeline.name, pipeline.start, pipeline.grid)
+    own = moved and _has_works(pipeline, pattern, log)
     for name, former in moved:
         if not own or _overlap(to_do, coalesce(log.coverage(name, former))):
             facts = {"target": pattern.target, "pipeline": pipeline.name, "where": pipeline.where}
@@ -132,9 +131,7 @@ def _refuse_renamed(
     pipeline: Pipeline, pattern: Pattern, log: Log, identity: Identity, to_do: Sequence[Interval]
 ) -> None:
     """Refuse a pipeline without works of its own beside those of another name, and one that would repeat theirs."""
-    assert pipeline.grid is not None
-    assert pipeline.start is not None
-    own = pattern.done(log, pipeline.name, pipeline.start, pipeline.grid)
+    own = _has_works(pipeline, pattern, log)
     former = [
         name
         for name in undeclared_writers(pipeline, pattern, log, identity)
@@ -144,6 +141,14 @@ def _refuse_renamed(
         spelled = f'"{former[0]}"' if len(former) == 1 else "[" + ", ".join(f'"{name}"' for name in former) + "]"
         facts = {"target": pattern.target, "pipeline": pipeline.name, "where": pipeline.where}
         raise RenamedPipeline(former=", ".join(former), first=former[0], spelled=spelled, **facts)
+
+
+def _has_works(pipeline: Pipeline, pattern: Pattern, log: Log) -> bool:
+    """Return whether a target has works of the pipeline."""
+    if pipeline.grid is None or pipeline.start is None:
+        slice_ = Batch(pipeline.arrival.stream, 0) if pipeline.arrival else Whole()
+        return log.recorded(pattern.marker(pipeline.name, slice_, 1).app_id) is not None
+    return bool(pattern.done(log, pipeline.name, pipeline.start, pipeline.grid))
 
 
 def _overlap(these: Sequence[Interval], those: Sequence[Interval]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from oncelake.declare.code_fingerprint import pipeline_fingerprint
 from oncelake.declare.pipelines import Pipeline
-from oncelake.delta.conflicts import ErrorKind, classify, one_line
+from oncelake.delta.conflicts import ErrorKind, TableChanged, classify, one_line
 from oncelake.errors import (
     DeltaMissing,
     MachineFailed,
@@ -22,6 +22,7 @@ from oncelake.errors import (
     SparkLost,
     WriteFailed,
 )
+from oncelake.model.arrivals import ArrivalSource, CountedRead
 from oncelake.model.contracts import Log, Reading
 from oncelake.model.events import Retrying
 from oncelake.model.failpoints import failpoint
@@ -31,7 +32,7 @@ from oncelake.model.work import Outcome, Rows, Work
 from oncelake.running.commit import Claim, Retryable, commit_once, make_facts, make_writing, write_once
 from oncelake.running.commit_state import CommitState, commit_state
 from oncelake.running.context import RunContext
-from oncelake.running.transform import SchemasDiffer, SliceFrame, call_transform, unite
+from oncelake.running.transform import SchemasDiffer, SliceFrame, call_transform, open_reads, unite
 from oncelake.spark.connect import describe_session
 from oncelake.spark.session import attempt_session, cancel, log_folder
 
@@ -180,16 +181,21 @@ class _Attempt:
 
     def _write_all(self, left: Sequence[Work], pins: Pins, session: Any) -> SplitRange | None:
         try:
-            parts = call_transform(self.pipeline, session, self._reading(), pins)
+            reads = open_reads(self.pipeline, session, self._reading(), pins)
+            parts = call_transform(self.pipeline, session, self._reading(), reads)
+            account: dict[str, Any] = {}
+            for read in reads.values():
+                account |= read.facts() if isinstance(read, CountedRead) else {}
             for work in left:
-                self.outcomes[work.target] = self._write(work, parts[work.target], pins)
+                self.outcomes[work.target] = self._write(work, parts[work.target], pins, account)
         except SchemasDiffer:
             return SplitRange()
         return None
 
-    def _write(self, work: Work, parts: Sequence[SliceFrame], pins: Pins) -> Outcome:
+    def _write(self, work: Work, parts: Sequence[SliceFrame], pins: Pins, account: Mapping[str, Any]) -> Outcome:
         pattern = self.pipeline.pattern(work.target)
         facts = make_facts(work, self.context.run, pins, pipeline_fingerprint(self.pipeline, pattern), pattern)
+        facts |= account
         facts["siblings"] = [each.target for each in self.works]
         if len({each.generation for each in self.works}) > 1:
             facts["generations"] = {each.target: each.generation for each in self.works}
@@ -209,7 +215,13 @@ class _Attempt:
 
         def verify() -> None:
             for name, source in unversioned.items():
-                source.verify(self._reading(), pins[name])
+                try:
+                    source.verify(self._reading(), pins[name])
+                except SourceChanged as error:
+                    if isinstance(source, ArrivalSource):
+                        # The next try leaves the file for a later batch.
+                        raise TableChanged(one_line(error)) from error
+                    raise
 
         return verify if unversioned else None
 
@@ -227,8 +239,9 @@ class _Attempt:
         return pins
 
     def _reading(self) -> Reading:
-        pipeline = self.pipeline
-        return Reading(pipeline.name, self.works[0].slice, pipeline.grid, self.context.lake, pipeline.where)
+        pipeline, slice_ = self.pipeline, self.works[0].slice
+        formerly = pipeline.formerly or ()
+        return Reading(pipeline.name, slice_, pipeline.grid, self.context.lake, pipeline.where, formerly)
 
     def _state(self, work: Work) -> CommitState:
         return commit_state(work, self.context.lake.table(work.target))

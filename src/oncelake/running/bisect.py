@@ -8,7 +8,7 @@ from dataclasses import replace
 from oncelake.declare.pipelines import Pipeline
 from oncelake.errors import Blocked, EarlierNotDone, OncelakeError
 from oncelake.model.intervals import Interval, subtract
-from oncelake.model.slices import Slice, halves, overlap
+from oncelake.model.slices import Batch, Slice, comes_before, halves, overlap
 from oncelake.model.work import ALREADY_DONE, COMMITTED, Outcome, Planned, Work
 
 
@@ -63,16 +63,18 @@ def split_by_upstream(
 
 
 def _failed_before(pipeline: Pipeline, items: Sequence[Planned], earlier: Sequence[Outcome]) -> EarlierNotDone | None:
-    """Return why a slice cannot be written after an earlier one failed, if a target of it is written in order."""
-    ordered = {item.target for item in items if item.action == "run" and pipeline.pattern(item.target).ordered}
-    slice_ = items[0].work.slice
-    if not isinstance(slice_, Interval):
-        return None
+    """Return why a slice cannot be written after an earlier one failed, if a target of it is written in order.
+
+    Batches always are: the marker of a later one says that all before it are done.
+    """
+    slice_, to_run = items[0].work.slice, [item.target for item in items if item.action == "run"]
+    by_batch = isinstance(slice_, Batch)
+    ordered = {target for target in to_run if by_batch or pipeline.pattern(target).ordered}
     for outcome in earlier:
         work, done = outcome.work, outcome.outcome in (COMMITTED, ALREADY_DONE)
-        if done or work.pipeline != pipeline.name or work.target not in ordered or work.interval is None:
+        if done or work.pipeline != pipeline.name or work.target not in ordered:
             continue
-        if work.interval.start < slice_.start:
+        if comes_before(work.slice, slice_):
             return EarlierNotDone(pipeline=pipeline.name, target=work.target, earlier=str(work.slice))
     return None
 

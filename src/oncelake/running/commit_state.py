@@ -9,6 +9,7 @@ from oncelake.model.contracts import Log, Table
 from oncelake.model.coverage import Coverage, clip, coalesce
 from oncelake.model.intervals import subtract
 from oncelake.model.markers import reapply_app_id, restate_app_id
+from oncelake.model.slices import Batch
 from oncelake.model.work import ALREADY_DONE, COMMITTED, Commit, Outcome, Rows, Work
 
 
@@ -62,6 +63,9 @@ def state_in(work: Work, log: Log, attempt: str | None = None) -> CommitState:
         return CommitState(done=False, ours=ours, commit=commit, version=log.version, overtaken=overtaken)
     commit, reapplied = log.commit(app_id), log.commit(reapply_app_id(app_id)) if attempt else None
     commit = reapplied if _is_by(attempt, reapplied) else commit
+    if isinstance(work.slice, Batch) and commit is not None and commit.facts.get("slice") != work.slice.text:
+        # The marker of a stream is that of its last batch.
+        commit = None
     return CommitState(done=True, ours=_is_by(attempt, commit), commit=commit, version=log.version)
 
 

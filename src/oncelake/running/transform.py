@@ -35,15 +35,19 @@ class SchemasDiffer(Exception):
     """The results for the intervals of a range have different columns, so they cannot be written in one commit."""
 
 
+def open_reads(pipeline: Pipeline, session: SparkSession, reading: Reading, pins: Mapping[str, Any]) -> dict[str, Read]:
+    """Return what reads the sources of a slice as of the pins."""
+    return {name: source.read(session, reading, pins[name]) for name, source in pipeline.reads.items()}
+
+
 def call_transform(
-    pipeline: Pipeline, session: SparkSession, reading: Reading, pins: Mapping[str, Any]
+    pipeline: Pipeline, session: SparkSession, reading: Reading, reads: Mapping[str, Read]
 ) -> dict[str, list[SliceFrame]]:
     """Return the lazy frames of each target for a slice; for a range, one for each interval in it.
 
     The function is called for one interval at a time, so a range gives the same rows as its intervals one by one, whatever
     the function computes. Only if its plan is row by row anyway, it is called once for the whole range.
     """
-    reads = {name: source.read(session, reading, pins[name]) for name, source in pipeline.reads.items()}
     intervals = cells(reading.slice, pipeline.grid)
     if len(intervals) > 1 and (frames := _in_one_pass(pipeline, session, reads, reading.slice)):
         return frames

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, reduce
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -18,7 +17,6 @@ from oncelake.errors import BadDeclaration, SourceChanged, SourceMissing, Source
 from oncelake.model.contracts import Pins, Read, Reading
 from oncelake.model.intervals import Grid, Interval
 from oncelake.model.slices import Slice
-from oncelake.model.source_location import declared_at
 from oncelake.model.work import InputSize
 from oncelake.spark.sql import identifier
 from oncelake.storage.listing import InputFile, digest, escape_glob, find_files, text_lines
@@ -36,25 +34,12 @@ FORMATS = ("parquet", "json", "csv")
 _OPTIONS = {"json": {"mode": "FAILFAST"}, "csv": {"mode": "FAILFAST", "header": "true"}, "parquet": {}}
 
 
-def files(
-    path: str,
-    format: str | None = None,  # noqa: A002  Spark's own name for it
-    schema: str | None = None,
-    missing: str = "error",
-    options: Mapping[str, Any] | None = None,
+def parse_files(
+    path: Any, kind: str, schema: str | None, missing: Any, options: Mapping[str, Any] | None
 ) -> FilesSource:
-    """Read files by a path like `landing/orders/{start:%Y-%m-%d}/*.json`.
-
-    `format` is parquet, json or csv, by default the suffix of the path. A folder that is absent or empty is an error,
-    because the files may not have arrived yet; with `missing="empty"` it means no rows. `options` are passed to Spark's
-    reader. The columns of CSV files are matched by the names in the header, in any order.
-    """
-    problem = _problem(path, missing, options)
-    kind = format or PurePosixPath(str(path)).suffix.removeprefix(".")
-    if not problem and kind not in FORMATS:
-        problem = f"files at {path!r}: format={kind!r} is none of {', '.join(FORMATS)}"
-    if problem:
-        raise BadDeclaration(where=declared_at(), problem=problem)
+    """Return the declared source; raise ValueError if something is wrong with it."""
+    if problem := _problem(path, missing, options):
+        raise ValueError(problem)
     return FilesSource(path, kind, schema, missing, dict(options or {}))
 
 
@@ -104,6 +89,11 @@ class FilesSource:
     def versioned(self) -> bool:
         """No: a file may be rewritten at any time."""
         return False
+
+    def require_format(self) -> None:
+        """Raise ValueError if Spark cannot read the format."""
+        if self.format not in FORMATS:
+            raise ValueError(f"files at {self.path!r}: format={self.format!r} is none of {', '.join(FORMATS)}")
 
     def problem(self, grid: Grid | None) -> str | None:
         """Return why the path does not fit the grid: no intervals, or two of them have the same path."""

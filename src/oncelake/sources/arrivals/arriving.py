@@ -1,0 +1,156 @@
+"""Files that arrive, as a source: what is new is frozen in numbered manifests, and each manifest is read as one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from oncelake.errors import SourceChanged
+from oncelake.model.arrivals import FileEntry, QuarantinedRow, Waiting
+from oncelake.model.contracts import Pins, Reading, SourceStats
+from oncelake.model.intervals import Grid
+from oncelake.model.slices import Batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from oncelake.sources.arrivals.backlog import Backlog
+    from oncelake.sources.arrivals.parsing.records import FileFormat
+    from oncelake.sources.arrivals.reading import BatchRead
+
+FORMATS = ("json", "csv", "parquet", "orc", "text", "binary", "avro")
+# A batch is one commit, and commits have a price: by default one takes whatever fits into the memory of a driver's list.
+MAX_FILES, MAX_BYTES = 100_000, 16 << 30
+# The columns of provenance, by what is declared.
+PROVENANCE = {"file": "_once_file", "batch": "_once_batch", "modified": "_once_modified", "row": "_once_row"}
+# The identity of the stream in markers: a pipeline has one, and its name is in the marker already.
+STREAM = "files"
+
+
+@dataclass(frozen=True)
+class ArrivingFiles:
+    """A declared folder into which files arrive."""
+
+    path: str
+    format: str
+    schema: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    hints: str | None = None
+    evolution: str | Mapping[str, str] = "evolve"
+    changed: str = "refuse"
+    where: str | None = None
+    provenance: tuple[str, ...] = ()
+    rescued: str = "_rescued"
+    max_files: int = MAX_FILES
+    max_bytes: int = MAX_BYTES
+
+    tables = ()
+    by_interval = False
+    time = None
+    versioned = False
+    stream = STREAM
+
+    @property
+    def policy(self) -> str | Mapping[str, str]:
+        """What becomes of values that do not fit the schema."""
+        return self.evolution
+
+    @property
+    def splittable(self) -> bool:
+        """Whether every line of a file is a record, so that a large file is read in parts."""
+        return self.format == "text" or (self.format == "json" and not self._option("multiline"))
+
+    @property
+    def file_format(self) -> FileFormat:
+        """How the files are parsed."""
+        from oncelake.sources.arrivals.parsing.records import FileFormat
+
+        return FileFormat(self.format, dict(self.options))
+
+    def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  the contract; the declaration is checked already
+        """Return None: a pipeline that is driven by arrivals has no grid."""
+        return None
+
+    def stats(self, reading: Reading) -> SourceStats:
+        """Refuse: there are no intervals to ask for."""
+        raise NotImplementedError(reading.where)
+
+    def waiting(self, reading: Reading, done: int | None) -> Waiting:
+        """Return the frozen batches that are not done, and those that would be frozen from the files there are now."""
+        return self._backlog(reading).waiting(done)
+
+    def freeze(self, reading: Reading, done: int | None) -> Waiting:
+        """Freeze what has arrived, and return the frozen batches that are not done."""
+        return self._backlog(reading).freeze(done)
+
+    def list_files(self, reading: Reading, done: int | None) -> Iterator[FileEntry]:
+        """Yield every file that is known or has arrived."""
+        from oncelake.sources.arrivals.file_entries import file_entries
+
+        return file_entries(self._backlog(reading), done)
+
+    def list_quarantine(self, reading: Reading, done: int | None) -> list[QuarantinedRow]:
+        """Return what is in quarantine."""
+        from oncelake.sources.arrivals.quarantine_table import quarantined_rows, read_quarantine
+
+        return list(quarantined_rows(read_quarantine(reading, done)))
+
+    def retry_quarantine(self, reading: Reading, rows: Sequence[QuarantinedRow]) -> int:
+        """Freeze a batch of what is in quarantine, to be read once more, and return its number."""
+        from oncelake.sources.arrivals.retrying import freeze_retry
+
+        return freeze_retry(self._backlog(reading), rows)
+
+    def drop_quarantine(self, reading: Reading, rows: Sequence[QuarantinedRow]) -> None:
+        """Mark rows in quarantine as dropped."""
+        from oncelake.sources.arrivals.quarantine_table import DROPPED, change_state
+
+        change_state(reading, rows, DROPPED)
+
+    def rebuild_manifests(self, reading: Reading, facts: Mapping[int, Mapping[str, Any]]) -> list[int]:
+        """Write the manifests that are missing from the facts of the commits, and return their numbers."""
+        return self._backlog(reading).rebuild(facts)
+
+    def settle(self, reading: Reading, facts: Mapping[int, Mapping[str, Any]]) -> None:
+        """Record what became of the files of committed batches, by the facts of their commits."""
+        self._backlog(reading).settle(facts)
+
+    def pin(self, reading: Reading) -> Pins:
+        """Return the manifest of a batch, and which of its files are no longer as they were frozen."""
+        from oncelake.sources.arrivals.current_files import compare
+
+        manifest = self._backlog(reading).manifests.load(_number(reading))
+        found = compare(manifest.files, reading.lake.file(""))
+        pins = {"files": self.path, "manifest": manifest.number, "digest": manifest.digest}
+        left = {"changed": found.changed, "gone": found.gone}
+        return pins | {state: paths for state, paths in left.items() if paths}
+
+    def verify(self, reading: Reading, pins: Pins) -> None:
+        """Raise SourceChanged if a file that is read is not as it was frozen."""
+        from oncelake.sources.arrivals.current_files import compare
+
+        found = compare(self._backlog(reading).pinned_files(pins), reading.lake.file(""))
+        if found.changed or found.gone:
+            path = (*found.changed, *found.gone)[0]
+            raise SourceChanged(path=path, slice=str(reading.slice), pipeline=reading.pipeline)
+
+    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> BatchRead:
+        """Return the read of one batch: its rows, what could not be read, and the account of both."""
+        from oncelake.sources.arrivals.reading import BatchRead
+
+        return BatchRead(session, self, reading, self._backlog(reading), pins)
+
+    def _option(self, name: str) -> bool:
+        chosen = {key.lower(): str(value).lower() for key, value in self.options.items()}
+        return chosen.get(name) == "true"
+
+    def _backlog(self, reading: Reading) -> Backlog:
+        from oncelake.sources.arrivals.backlog import Backlog
+
+        return Backlog.of(self, reading)
+
+
+def _number(reading: Reading) -> int:
+    assert isinstance(reading.slice, Batch)
+    return reading.slice.number

@@ -1,0 +1,138 @@
+"""The backlog of a pipeline: which files are new, which batches are frozen and not done, and what became of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oncelake.errors import ManifestsMissing
+from oncelake.model.arrivals import Waiting, WaitingBatch
+from oncelake.model.contracts import Pins, Reading
+from oncelake.model.failpoints import failpoint
+from oncelake.sources.arrivals.discovery import Discovery, discover
+from oncelake.sources.arrivals.known_files import Difference, KnownFiles
+from oncelake.sources.arrivals.manifests import Manifests, decode_files
+from oncelake.sources.arrivals.packing import split_batches
+
+if TYPE_CHECKING:
+    from oncelake.sources.arrivals.arriving import ArrivingFiles
+
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What is known of the files of a pipeline."""
+
+    source: ArrivingFiles
+    reading: Reading
+    manifests: Manifests
+
+    @classmethod
+    def of(cls, source: ArrivingFiles, reading: Reading) -> Backlog:
+        """Return the backlog of a source; nothing is read yet."""
+        return cls(source, reading, Manifests(folder_of(reading)))
+
+    def waiting(self, done: int | None) -> Waiting:
+        """Return the frozen batches that are not done, and those that would be frozen from the files there are now."""
+        numbers = self.manifests.numbers()
+        batches = [self._frozen(number) for number in self._undone(numbers, done)]
+        discovery, found = self.look()
+        first = numbers[-1] + 1 if numbers else 0
+        for number, files in enumerate(self._split(found), first):
+            batches.append(WaitingBatch(number, files.num_rows, size_of(files), frozen=False))
+        return Waiting(self.source.stream, tuple(batches), tuple(self._notes(discovery, found)))
+
+    def freeze(self, done: int | None) -> Waiting:
+        """Freeze what has arrived, and return the frozen batches that are not done.
+
+        A number is frozen once, by the runner that comes first. The others look again, so each file is in one manifest.
+        """
+        while True:
+            numbers = self.manifests.numbers()
+            undone = self._undone(numbers, done)
+            first = numbers[-1] + 1 if numbers else 0
+            parts = list(enumerate(self._split(self.look()[1]), first))
+            if all(self._freeze(number, files) for number, files in parts):
+                batches = (self._frozen(number) for number in (*undone, *(number for number, _ in parts)))
+                return Waiting(self.source.stream, tuple(batches))
+
+    def _freeze(self, number: int, files: pa.Table) -> bool:
+        frozen = self.manifests.freeze(number, files, {"path": self.source.path})
+        failpoint("frozen")
+        return frozen
+
+    def settle(self, facts: Mapping[int, Mapping[str, Any]]) -> None:
+        """Record what became of the files of committed batches, where that is not recorded yet."""
+        for number in sorted(facts.keys() - set(self.manifests.recorded())):
+            if accounts := facts[number].get("accounts"):
+                self.manifests.record(number, decode_files(accounts))
+                failpoint("accounted")
+        KnownFiles.load(self.manifests.folder).compact()
+
+    def rebuild(self, facts: Mapping[int, Mapping[str, Any]]) -> list[int]:
+        """Write the manifests and outcomes that are missing from the accounts in the facts of the commits."""
+        missing = sorted(facts.keys() - set(self.manifests.numbers()))
+        written = []
+        for number in missing:
+            if accounts := facts[number].get("accounts"):
+                files = decode_files(accounts)
+                self.manifests.freeze(number, files.select(["path", "size", "modified"]), {"path": self.source.path})
+                self.manifests.record(number, files)
+                written.append(number)
+        return written
+
+    def pinned_files(self, pins: Pins) -> pa.Table:
+        """Return the files that a batch reads: those of its manifest, without those that had changed or were gone."""
+        files = self.manifests.load(pins["manifest"]).files
+        left = [*pins.get("changed", ()), *pins.get("gone", ())]
+        if not left:
+            return files
+        return files.filter(pc.invert(pc.is_in(files["path"], value_set=pa.array(left, pa.string()))))
+
+    def look(self) -> tuple[Discovery, Difference]:
+        """Return the files there are now, and what is new or changed among them."""
+        lake = self.reading.lake
+        discovery = discover(lake.file(self.source.path), lake.file(""))
+        return discovery, KnownFiles.load(self.manifests.folder).subtract(discovery.files)
+
+    def _undone(self, numbers: list[int], done: int | None) -> list[int]:
+        """Return the frozen batches after the last one that every target has; raise if manifests were lost."""
+        if done is not None and (not numbers or numbers[-1] < done):
+            raise ManifestsMissing(pipeline=self.reading.pipeline, folder=self.manifests.folder, number=done)
+        return [number for number in numbers if done is None or number > done]
+
+    def _frozen(self, number: int) -> WaitingBatch:
+        files = self.manifests.load(number).files
+        return WaitingBatch(number, files.num_rows, size_of(files), frozen=True)
+
+    def _split(self, found: Difference) -> list[pa.Table]:
+        new = found.new
+        if self.source.changed == "append" and found.changed.num_rows:
+            new = pa.concat_tables([new, found.changed.select(new.column_names)])
+        return split_batches(new, self.source.max_files, self.source.max_bytes) if new.num_rows else []
+
+    def _notes(self, discovery: Discovery, found: Difference) -> Iterator[str]:
+        if found.changed.num_rows and self.source.changed == "refuse":
+            paths = found.changed["path"][:_EXAMPLES].to_pylist()
+            yield f"{found.changed.num_rows:,} ingested files have changed since, and are not read: {', '.join(paths)}"
+        if discovery.ignored:
+            examples = ", ".join(f"{each.path} ({each.reason})" for each in discovery.ignored[:_EXAMPLES])
+            yield f"{discovery.ignored_count:,} files are left out: {examples}"
+
+
+def folder_of(reading: Reading) -> str:
+    """Return the folder of what is known of the files of a pipeline; of a renamed one, that of its former name."""
+    names = (reading.pipeline, *reading.formerly)
+    folders = [reading.lake.internal_path("arrivals", quote(name, safe=" ")) for name in names]
+    return next((folder for folder in folders[1:] if Manifests(folder).numbers()), folders[0])
+
+
+def size_of(files: pa.Table) -> int:
+    """Return the bytes of some files."""
+    return int(pc.sum(files["size"]).as_py() or 0)

@@ -1,0 +1,110 @@
+"""Check the declaration of files that arrive."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+from typing import Any, TypedDict
+
+from oncelake.errors.base import did_you_mean
+from oncelake.sources.arrivals.arriving import FORMATS, MAX_BYTES, MAX_FILES, PROVENANCE, ArrivingFiles
+
+_COMPRESSED = (".gz", ".zst", ".zstd", ".bz2")
+_CHANGED = ("refuse", "append")
+_POLICIES = ("evolve", "rescue", "freeze")
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
+
+
+class ArrivalOptions(TypedDict, total=False):
+    """The options of files that arrive.
+
+    `arrives=False` reads all files each time, as one input; `arrives=True` insists on arrivals. `hints` are the types of
+    some columns, where the schema is inferred. `evolution` says what becomes of values that do not fit the schema:
+    "evolve" (columns are added and widened, the rest is rescued), "rescue" or "freeze", or a mapping by column, with "*"
+    for the others. `changed` says what becomes of a changed file that was ingested before: "refuse" or "append". `where`
+    is a condition for the rows that are kept. `provenance` adds columns: some of "file", "batch", "modified" and "row", or
+    True for all. `rescued` is the name of the column with the values that have no column. A batch has at most `max_files` files and `max_bytes` bytes, like "2 GB".
+    """
+
+    arrives: bool
+    hints: str
+    evolution: str | Mapping[str, str]
+    changed: str
+    where: str
+    provenance: bool | str | Iterable[str]
+    rescued: str
+    max_files: int
+    max_bytes: int | str
+
+
+def format_of(path: Any) -> str:
+    """Return the format that the suffix of a path names."""
+    name = PurePosixPath(str(path))
+    name = name.with_suffix("") if name.suffix in _COMPRESSED else name
+    return {"jsonl": "json", "ndjson": "json", "txt": "text"}.get(name.suffix[1:], name.suffix[1:])
+
+
+def parse_arrivals(
+    path: str, kind: str, schema: str | None, options: Mapping[str, Any] | None, given: Mapping[str, Any]
+) -> ArrivingFiles:
+    """Return the declared source; raise ValueError if something is wrong with it."""
+    known = list(ArrivalOptions.__annotations__)
+    if unknown := [name for name in given if name not in known]:
+        raise TypeError(f"files has no option {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+    if kind not in FORMATS:
+        raise ValueError(f"files at {path!r}: format={kind!r} is none of {', '.join(FORMATS)}")
+    changed, rescued = given.get("changed", "refuse"), given.get("rescued", "_rescued")
+    if changed not in _CHANGED:
+        raise ValueError(f"changed={changed!r} is none of {', '.join(_CHANGED)}{did_you_mean(str(changed), _CHANGED)}")
+    if not (isinstance(rescued, str) and rescued):
+        raise ValueError(f"rescued={rescued!r} is not the name of a column")
+    return ArrivingFiles(
+        path,
+        kind,
+        schema,
+        dict(options or {}),
+        given.get("hints"),
+        _parse_policy(given.get("evolution", "evolve")),
+        changed,
+        given.get("where"),
+        _parse_provenance(given.get("provenance", ())),
+        rescued,
+        _parse_count(given.get("max_files", MAX_FILES)),
+        _parse_bytes(given.get("max_bytes", MAX_BYTES)),
+    )
+
+
+def _parse_policy(policy: Any) -> str | dict[str, str]:
+    chosen = policy if isinstance(policy, Mapping) else {"*": policy}
+    for column, each in chosen.items():
+        if each not in _POLICIES:
+            where = "" if column == "*" else f" of column {column!r}"
+            near = did_you_mean(str(each), _POLICIES)
+            raise ValueError(f"evolution={each!r}{where} is none of {', '.join(_POLICIES)}{near}")
+    return dict(policy) if isinstance(policy, Mapping) else str(policy)
+
+
+def _parse_provenance(provenance: Any) -> tuple[str, ...]:
+    if isinstance(provenance, bool):
+        return tuple(PROVENANCE) if provenance else ()
+    names = (provenance,) if isinstance(provenance, str) else tuple(provenance)
+    for name in names:
+        if name not in PROVENANCE:
+            raise ValueError(
+                f"provenance {name!r} is none of {', '.join(PROVENANCE)}{did_you_mean(str(name), [*PROVENANCE])}"
+            )
+    return names
+
+
+def _parse_count(count: Any) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ValueError(f"max_files={count!r} is not a number of files, at least 1")
+    return count
+
+
+def _parse_bytes(size: Any) -> int:
+    match = _SIZE.fullmatch(str(size))
+    if isinstance(size, bool) or match is None or float(match[1]) <= 0:
+        raise ValueError(f'max_bytes={size!r} is not a size like "2 GB"')
+    return int(float(match[1]) * 1024 ** " kmgt".index(match[2].lower() or " "))

@@ -1,0 +1,39 @@
+"""What is known of every file: new, done, quarantined, changed since, gone, or frozen in a batch that is not done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from oncelake.model.arrivals import FileEntry
+from oncelake.sources.arrivals.backlog import Backlog
+
+_COUNTS = ("rows_read", "rows_written", "rows_quarantined", "rows_filtered")
+
+
+def file_entries(backlog: Backlog, done: int | None) -> Iterator[FileEntry]:
+    """Yield the files of all batches, oldest first, then those that have arrived since."""
+    _, found = backlog.look()
+    changed = set(found.changed["path"].to_pylist())
+    recorded = set(backlog.manifests.recorded())
+    for number in backlog.manifests.numbers():
+        waits = done is None or number > done
+        outcomes = backlog.manifests.outcomes(number) if number in recorded and not waits else None
+        files = backlog.manifests.load(number).files if outcomes is None else outcomes
+        for row in files.to_pylist():
+            state = "frozen" if waits else row.get("state") or "done"
+            yield _entry(row, "changed" if row["path"] in changed and state == "done" else state, number)
+    yield from (_entry(row, "new", None) for row in _rows(found.new))
+
+
+def _rows(files: pa.Table) -> Iterator[dict[str, Any]]:
+    for batch in files.to_batches():
+        yield from batch.to_pylist()
+
+
+def _entry(row: dict[str, Any], state: str, batch: int | None) -> FileEntry:
+    modified = datetime.fromtimestamp(row["modified"] / 1e9, UTC)
+    return FileEntry(row["path"], row["size"], modified, state, batch, **{name: row.get(name) for name in _COUNTS})

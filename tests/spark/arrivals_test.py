@@ -1,0 +1,338 @@
+"""Files that arrive: each is ingested once, whatever changes between two runs, and every row is accounted for."""
+
+import gzip
+import json
+import os
+import shutil
+
+import pytest
+
+import oncelake as once
+from oncelake.planning.batches import arrival_reading
+
+
+@pytest.fixture
+def landing(tmp_path):
+    folder = tmp_path / "landing"
+    folder.mkdir()
+    return folder
+
+
+def drop(folder, name, *rows):
+    """Let a file arrive: rows as JSON, or lines of text."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def events(*patterns, name="events", path="landing", kind="json", **options):
+    def load(rows):
+        return rows if len(patterns) < 2 else {pattern.target: rows for pattern in patterns}
+
+    reads = once.files(path, format=kind, **options)
+    return once.pipeline(reads=reads, writes=patterns or once.append("bronze"), name=name)(load)
+
+
+@pytest.fixture
+def project(tmp_path, spark):
+    def make(*pipelines):
+        return once.Project.of(*(pipelines or (events(),)), lake=tmp_path / "lake", spark=spark, root=tmp_path)
+
+    return make
+
+
+def table(project, name="bronze", *columns):
+    rows = project.session().read.format("delta").load(project.lake.table(name).path)
+    return sorted(tuple(row) for row in rows.select(*(columns or ("id",))).collect())
+
+
+def outcomes(report):
+    return [(work.slice, work.outcome) for work in report.works]
+
+
+def test_each_file_is_ingested_once(project, landing):
+    p = project()
+    drop(landing, "a.json", {"id": 1}, {"id": 2})
+    assert outcomes(p.run()) == [("batch 0", "committed")]
+    assert outcomes(p.run()) == []
+    drop(landing, "deep/er/b.json", {"id": 3})
+    report = p.run()
+    assert outcomes(report) == [("batch 1", "committed")]
+    assert (report.works[0].rows.read, report.works[0].rows.written, report.works[0].rows.quarantined) == (1, 1, 0)
+    assert table(p) == [(1,), (2,), (3,)]
+
+
+def test_a_failed_batch_holds_back_the_later_ones(project, landing, tmp_path):
+    broken = tmp_path / "broken"
+    broken.touch()
+
+    @once.pipeline(reads=once.files("landing", format="json"), writes=once.append("bronze"))
+    def load(rows):
+        if broken.exists():
+            raise ValueError("not yet")
+        return rows
+
+    p = project(load)
+    drop(landing, "a.json", {"id": 1})
+    assert outcomes(p.run()) == [("batch 0", "failed")]
+    drop(landing, "b.json", {"id": 2})
+    assert outcomes(p.run()) == [("batch 0", "failed"), ("batch 1", "blocked")]
+    broken.unlink()
+    assert outcomes(p.run()) == [("batch 0", "committed"), ("batch 1", "committed")]
+    assert table(p) == [(1,), (2,)]
+
+
+def test_batches_are_bounded(project, landing):
+    p = project(events(max_files=2))
+    for number in range(5):
+        drop(landing, f"{number}.json", {"id": number})
+    assert [work.slice for work in p.run().works] == ["batch 0", "batch 1", "batch 2"]
+    assert len(table(p)) == 5
+
+
+def test_what_cannot_be_read_is_in_quarantine_and_counts_with_its_batch(project, landing):
+    p = project()
+    drop(landing, "a.json", {"id": 1}, '{"id": 2', "[1]")
+    (landing / "cut.json.gz").write_bytes(gzip.compress(b'{"id": 9}\n' * 1000)[:-20])
+    work = p.run().works[0]
+    assert (work.rows.read, work.rows.written, work.rows.quarantined) == (4, 1, 3)
+    rows = p.arrivals("events").quarantine()
+    assert [(row.file, row.line) for row in rows] == [
+        ("landing/a.json", 2),
+        ("landing/a.json", 3),
+        ("landing/cut.json.gz", None),
+    ]
+    assert rows[0].raw == b'{"id": 2'
+    states = {entry.path: entry.state for entry in p.arrivals("events").files()}
+    assert states == {"landing/a.json": "done", "landing/cut.json.gz": "quarantined"}
+
+
+def test_a_retry_ingests_what_was_fixed_once(project, landing):
+    p = project(events(schema="id long", evolution="rescue"))
+    drop(landing, "a.json", {"id": 1}, '{"id": 2,}')
+    p.run()
+    (row,) = p.arrivals("events").quarantine()
+    p.retry_quarantine("events")  # it is still broken, and comes back under its new batch
+    (again,) = p.arrivals("events").quarantine()
+    assert (again.batch, again.raw) == (1, row.raw)
+    assert p.arrivals("events").quarantine(None)[0].state == "retried"
+    assert table(p) == [(1,)]
+
+
+def test_new_columns_are_added_and_other_values_rescued(project, landing):
+    p = project()
+    drop(landing, "a.json", {"id": 1})
+    p.run()
+    drop(landing, "b.json", {"id": 2, "amount": 1.5}, {"id": "three"})
+    p.run()
+    rows = p.session().read.format("delta").load(p.lake.table("bronze").path)
+    found = {row["id"]: (row["amount"], row["_rescued"]) for row in rows.collect()}
+    assert found[1] == (None, None)
+    assert found[2] == (1.5, None)
+    assert json.loads(found[None][1])["id"]["value"] == "three"
+
+
+def test_a_frozen_schema_refuses_and_nothing_is_read(project, landing):
+    p = project(events(schema="id long", evolution="freeze"))
+    drop(landing, "a.json", {"id": 1})
+    p.run()
+    drop(landing, "b.json", {"id": 2, "amount": 1.5})
+    (work,) = p.run().works
+    assert (work.outcome, work.code) == ("failed", "schema_frozen")
+    assert "amount" in work.error
+    assert table(p) == [(1,)]
+
+
+def test_a_changed_file_is_reported_and_not_read(project, landing):
+    p = project()
+    drop(landing, "a.json", {"id": 1})
+    p.run()
+    drop(landing, "a.json", {"id": 1}, {"id": 2})
+    plan = p.plan()
+    assert outcomes(p.run()) == []
+    assert any("have changed since" in note for note in plan.notes)
+    assert [entry.state for entry in p.arrivals("events").files()] == ["changed"]
+    assert table(p) == [(1,)]
+
+
+def test_a_changed_file_is_ingested_again_where_that_is_declared(project, landing):
+    p = project(events(changed="append"))
+    drop(landing, "a.json", {"id": 1})
+    p.run()
+    drop(landing, "a.json", {"id": 2}, {"id": 3})
+    p.run()
+    p.run()
+    assert table(p) == [(1,), (2,), (3,)]
+
+
+def test_a_frozen_file_that_changes_before_it_is_read_comes_with_a_later_batch(project, landing):
+    p = project()
+    drop(landing, "a.json", {"id": 1})
+    path = drop(landing, "b.json", {"id": 2})
+    source, reading = p.pipelines["events"].arrival, arrival_reading(p.pipelines["events"], p.lake)
+    source.freeze(reading, None)
+    path.write_text('{"id": 2}\n{"id": 3}\n')
+    (landing / "gone.json").write_text("")
+    assert outcomes(p.run()) == [("batch 0", "committed"), ("batch 1", "committed")]
+    p.run()
+    assert table(p) == [(1,), (2,), (3,)]
+
+
+def test_a_file_that_is_gone_is_said_and_the_batch_goes_on(project, landing):
+    p = project()
+    drop(landing, "a.json", {"id": 1})
+    path = drop(landing, "b.json", {"id": 2})
+    source, reading = p.pipelines["events"].arrival, arrival_reading(p.pipelines["events"], p.lake)
+    source.freeze(reading, None)
+    path.unlink()
+    (work,) = p.run().works
+    assert (work.outcome, work.rows.read) == ("committed", 1)
+    assert [(e.path, e.state) for e in p.arrivals("events").files()] == [
+        ("landing/a.json", "done"),
+        ("landing/b.json", "gone"),
+    ]
+
+
+def test_two_targets_get_the_same_batch(project, landing):
+    p = project(events(once.append("bronze"), once.merge("latest", keys="id", latest_by="at")))
+    drop(landing, "a.json", {"id": 1, "at": 1}, {"id": 1, "at": 2})
+    p.run()
+    drop(landing, "b.json", {"id": 1, "at": 3}, {"id": 2, "at": 1})
+    p.run()
+    assert table(p, "bronze", "id", "at") == [(1, 1), (1, 2), (1, 3), (2, 1)]
+    assert table(p, "latest", "id", "at") == [(1, 3), (2, 1)]
+
+
+def test_a_renamed_pipeline_is_refused_and_goes_on_under_its_former_name(project, landing):
+    drop(landing, "a.json", {"id": 1})
+    project().run()
+    with pytest.raises(once.OncelakeError, match="formerly"):
+        project(events(name="renamed")).run()
+    p = project(
+        once.pipeline(
+            reads=once.files("landing", format="json"), writes=once.append("bronze"), name="renamed", formerly="events"
+        )(lambda rows: rows)
+    )
+    drop(landing, "b.json", {"id": 2})
+    assert outcomes(p.run()) == [("batch 1", "committed")]
+    assert table(p) == [(1,), (2,)]
+
+
+def test_lost_manifests_stop_the_pipeline_and_are_rebuilt_from_the_commits(project, landing, tmp_path):
+    p = project()
+    drop(landing, "a.json", {"id": 1})
+    p.run()
+    shutil.rmtree(tmp_path / "lake/_oncelake/arrivals")
+    drop(landing, "b.json", {"id": 2})
+    (work,) = p.run().works
+    assert work.code == "manifests_missing"
+    assert p.arrivals("events").rebuild() == [0]
+    p.run()
+    assert table(p) == [(1,), (2,)]
+
+
+def test_a_dropped_table_is_ingested_again_from_all_files(project, landing, tmp_path):
+    p = project()
+    for name in "ab":
+        drop(landing, f"{name}.json", {"id": name})
+        p.run()
+    shutil.rmtree(tmp_path / "lake/bronze")
+    assert outcomes(project().run()) == [("batch 0", "committed"), ("batch 1", "committed")]
+    assert table(p) == [("a",), ("b",)]
+
+
+def test_a_restored_table_gets_the_undone_batches_again(project, landing):
+    p = project()
+    for name in "abc":
+        drop(landing, f"{name}.json", {"id": name})
+        p.run()
+    p.restore("bronze", 1)
+    assert table(p) == [("a",)]
+    assert [work.slice for work in p.run().works] == ["batch 1", "batch 2"]
+    assert table(p) == [("a",), ("b",), ("c",)]
+
+
+def test_folders_become_columns(project, landing):
+    p = project(events(provenance=["file", "batch", "row"]))
+    drop(landing, "region=EU/day=2024-03-15/a.json", {"id": 1})
+    drop(landing, "region=US/day=2024-03-16/a.json", {"id": 2}, {"id": 3})
+    p.run()
+    columns = ("id", "region", "day", "_once_file", "_once_row")
+    assert table(p, "bronze", *columns) == [
+        (1, "EU", "2024-03-15", "landing/region=EU/day=2024-03-15/a.json", 1),
+        (2, "US", "2024-03-16", "landing/region=US/day=2024-03-16/a.json", 1),
+        (3, "US", "2024-03-16", "landing/region=US/day=2024-03-16/a.json", 2),
+    ]
+
+
+def test_filtered_rows_are_counted(project, landing):
+    p = project(events(where="id > 1"))
+    drop(landing, "a.json", {"id": 1}, {"id": 2}, {"v": 3})
+    (work,) = p.run().works
+    assert (work.rows.read, work.rows.written) == (3, 1)
+    (entry,) = p.arrivals("events").files()
+    assert (entry.rows_read, entry.rows_written, entry.rows_filtered) == (3, 1, 2)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "orc", "avro", "text", "binary"])
+def test_every_format(project, landing, kind):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyarrow import orc
+
+    p = project(events(kind=kind))
+    rows = pa.table({"id": [1, 2, 3]})
+    if kind == "parquet":
+        pq.write_table(rows, landing / "a.parquet")
+    elif kind == "orc":
+        orc.write_table(rows, landing / "a.orc")
+    elif kind == "avro":
+        fastavro = pytest.importorskip("fastavro")
+        schema = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}
+        with open(landing / "a.avro", "wb") as file:
+            fastavro.writer(file, schema, rows.to_pylist())
+    else:
+        (landing / f"a.{kind}").write_text("id\n1\n2\n3\n" if kind == "csv" else "1\n2\n3\n")
+    p.run()
+    expected = {"text": [("1",), ("2",), ("3",)], "binary": [(bytearray(b"1\n2\n3\n"),)]}
+    column = {"text": "value", "binary": "content"}.get(kind, "id")
+    assert table(p, "bronze", column) == expected.get(kind, [(1,), (2,), (3,)])
+
+
+def test_a_large_file_of_lines_is_read_in_parts(project, landing, monkeypatch):
+    monkeypatch.setattr("oncelake.sources.arrivals.work_list.PART_BYTES", 1000)
+    p = project()
+    drop(landing, "a.json", *({"id": number, "note": "x" * (number % 90)} for number in range(300)), "{bad")
+    work = p.run().works[0]
+    assert (work.rows.read, work.rows.written, work.rows.quarantined) == (301, 300, 1)
+    assert table(p) == [(number,) for number in range(300)]
+    (row,) = p.arrivals("events").quarantine()
+    assert (landing / "a.json").read_bytes()[row.offset :].startswith(b"{bad")
+
+
+def test_nothing_new_needs_no_session(landing, tmp_path):
+    drop(landing, "a.json", {"id": 1})
+    p = once.Project.of(events(), lake=tmp_path / "lake", root=tmp_path)
+    assert len(p.plan().to_do) == 1
+    assert p._spark is None
+
+
+def test_status_shows_the_backlog(project, landing):
+    p = project()
+    drop(landing, "a.json", {"id": 1}, "{")
+    p.run()
+    drop(landing, "b.json", {"id": 2})
+    (status,) = p.status()
+    assert (status.done, status.missing, status.backlog.files, status.backlog.last_quarantined) == (1, 1, 1, 1)
+
+
+def test_odd_names(project, landing):
+    p = project()
+    names = ["a b.json", "50%.json", "x=y.json", "new\nline.json", "\u00e9.json", "e\u0301.json", f"{'n' * 250}.json"]
+    for number, name in enumerate(names):
+        drop(landing, name, {"id": number})
+    os.symlink(landing, landing / "loop")
+    p.run()
+    assert table(p) == [(number,) for number in range(len(names))]
