@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncelake.errors import ProverUnavailable, UsageError
 from oncelake.model.intervals import Interval, instant_text
-from oncelake.model.slices import Slice, cells
+from oncelake.model.slices import Batch, Slice, cells
 from oncelake.planning.in_order import is_ordered
 from oncelake.proving.altered_input import make_altered_roots, make_early_root
 from oncelake.proving.images import Folders
@@ -58,6 +58,8 @@ def prepare_pipeline(
         "start": _span(slices[0])[0] if is_ordered(pipeline) else None,
     }
     options = (f" {option} {span[key]}" for key, option in _OPTIONS.items() if span.get(key))
+    # What arrives is read in place, and in the sandbox nothing is known of it; it has no intervals to restate.
+    by_interval = pipeline.arrival is None
     job = JobSpec(
         spec=spec,
         name=name,
@@ -65,13 +67,16 @@ def prepare_pipeline(
         spans=tuple(_span(slice_) for slice_ in slices),
         tables={table: Path(inside.table(table).path) for table in sorted(pipeline.writes_tables)},
         replaces=all(pattern.replaces for pattern in pipeline.writes),
-        restates=all(pattern.restates for pattern in pipeline.writes),
+        restates=by_interval and all(pattern.restates for pattern in pipeline.writes),
         may_fail=False,
-        redoes=pipeline.grid is None,
+        redoes=by_interval and pipeline.grid is None,
         ordered=is_ordered(pipeline),
         threads=True,
-        early=partial(make_early_root, project, name, slices, sandbox / "early"),
-        altered=partial(make_altered_roots, project, name, slices, sandbox / "altered", sandbox / "altered-early"),
+        early=partial(make_early_root, project, name, slices, sandbox / "early") if by_interval else lambda: None,
+        altered=partial(make_altered_roots, project, name, slices, sandbox / "altered", sandbox / "altered-early")
+        if by_interval
+        else tuple,
+        by_batch=not by_interval,
         second=_second_tables(project, pipeline, inside),
         command=f"oncelake prove {shlex.quote(name)}{''.join(options)}",
         again=f"oncelake run {shlex.quote(name)}",
@@ -90,6 +95,8 @@ def _second_tables(project: Project, pipeline: Pipeline, inside: Lake) -> dict[s
 def _slices(project: Project, name: str, span: Mapping[str, Any], now: datetime) -> list[Slice]:
     """Return the slices to prove: the requested ones, else the newest finished ones, else the first ones."""
     requested = {key: span.get(key) for key in _OPTIONS}
+    if arrival := project.pipelines[name].arrival:
+        return [Batch(arrival.stream, 0)]
     works = project.plan(name, **requested, now=now).works  # type: ignore[arg-type]
     if not works:
         raise UsageError(message=f"{name} has no work that is due, so there is nothing to prove")

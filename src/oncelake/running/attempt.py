@@ -27,7 +27,7 @@ from oncelake.model.contracts import Log, Reading
 from oncelake.model.events import Retrying
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval
-from oncelake.model.slices import count_cells, parse_slice, slice_options
+from oncelake.model.slices import Batch, count_cells, parse_slice, slice_options
 from oncelake.model.work import Outcome, Rows, Work
 from oncelake.running.commit import Claim, Retryable, commit_once, make_facts, make_writing, write_once
 from oncelake.running.commit_state import CommitState, commit_state
@@ -168,6 +168,9 @@ class _Attempt:
         for sibling, state in finished.items():
             log = self.context.lake.table(sibling.target).last_log()
             if log is None or (state.commit is not None and state.commit.facts.get("siblings", ()) is not None):
+                continue
+            if isinstance(sibling.slice, Batch) and log.recorded(sibling.marker.app_id) != sibling.marker.version:
+                # It has later batches, so this is no crash between two targets: a redo reads the files there are now.
                 continue
             for work in left:
                 if was_sibling(work, sibling, log):
