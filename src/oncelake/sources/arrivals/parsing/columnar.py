@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from oncelake.sources.arrivals.parsing.rescue import join_entries, rescue_entrie
 from oncelake.sources.arrivals.parsing.rows import RowBuilder, bad_file, concat, rows_schema
 from oncelake.sources.arrivals.schema_types import normalize
 
+_ADDRESS = re.compile(r" from <[^<>]* object at 0x[0-9a-f]+>")
 Column = Any  # an array of Arrow, or a `MixedColumn`
 
 
@@ -35,8 +37,13 @@ def _parse_file(file: PackedFile, fmt: FileFormat, schema: pa.Schema) -> Parsed:
         columns, rows = _READERS[fmt.kind](file.content, fmt.max_expanded_bytes)
         return _to_parsed(file.index, columns, rows, schema)
     except Exception as error:  # noqa: BLE001 - no input may raise
-        reason = str(error) if isinstance(error, BadFile) else f"not valid {fmt.kind}: {error or type(error).__name__}"
+        reason = str(error) if isinstance(error, BadFile) else f"not valid {fmt.kind}: {_message(error)}"
         return bad_file(schema, file.index, reason, file.content)
+
+
+def _message(error: Exception) -> str:
+    # The place of an object in memory says nothing, and is another one for each attempt.
+    return _ADDRESS.sub("", str(error)) or type(error).__name__
 
 
 def _to_parsed(file: int, columns: Mapping[str, Column], rows: int, schema: pa.Schema) -> Parsed:

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oncelake.sources.arrivals.parsing.array_casts import plain_array
-from oncelake.sources.arrivals.parsing.decompress import BadFile
+from oncelake.sources.arrivals.parsing.decompress import BadFile, check_size
+from oncelake.sources.arrivals.parsing.orc_process import read_orc_table
 from oncelake.sources.arrivals.parsing.temporal_arrays import raw_integers
 
 Columns = dict[str, pa.Array]
@@ -22,7 +23,8 @@ def read_parquet(content: bytes, limit: int) -> tuple[Columns, int]:
     file = _open_parquet(content, "us")
     metadata = file.metadata
     size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
-    _check_size(max(size, metadata.num_rows * metadata.num_columns), limit)
+    # Encodings make a million equal values a few bytes: a table needs at least a byte for each.
+    check_size(max(size, metadata.num_rows * metadata.num_columns), limit)
     columns = _columns(file.read(use_threads=False), metadata.num_rows)
     leaves = [file.schema.column(number) for number in range(len(file.schema))]
     old = {leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"} & columns.keys()
@@ -34,32 +36,8 @@ def read_parquet(content: bytes, limit: int) -> tuple[Columns, int]:
 
 def read_orc(content: bytes, limit: int) -> tuple[Columns, int]:
     """Return the columns of an ORC file, and the number of its rows."""
-    from pyarrow import orc
-
-    file = orc.ORCFile(pa.BufferReader(content))
-    _check_size(file.nrows * len(file.schema), limit)
-    stripes: list[pa.RecordBatch] = []
-    for number in range(file.nstripes):
-        stripes.append(_read_stripe(file, number))
-        _check_size(sum(stripe.nbytes for stripe in stripes), limit)
-    return _columns(pa.Table.from_batches(stripes, file.schema), file.nrows), file.nrows
-
-
-def _read_stripe(file: Any, number: int) -> pa.RecordBatch:
-    try:
-        return file.read_stripe(number)
-    except pa.ArrowInvalid as error:
-        if "out of range for nanosecond" in str(error):
-            raise BadFile(
-                f"a timestamp before 1677 or after 2262, which Arrow's reader of ORC cannot hold: {error}"
-            ) from None
-        raise
-
-
-def _check_size(size: int, limit: int) -> None:
-    # Encodings make a million equal values a few bytes: a table needs at least a byte for each.
-    if size > limit:
-        raise BadFile(f"expands to more than {limit} bytes")
+    table = read_orc_table(content, limit)
+    return _columns(table, table.num_rows), table.num_rows
 
 
 def _open_parquet(content: bytes, unit: str) -> Any:

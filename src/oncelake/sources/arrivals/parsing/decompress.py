@@ -34,6 +34,12 @@ def expand(name: str, content: bytes, limit: int) -> tuple[str, bytes]:
         raise BadFile(_reason(suffix, error)) from None
 
 
+def check_size(size: int, limit: int) -> None:
+    """Raise `BadFile` if a file expands to more bytes than the limit."""
+    if size > limit:
+        raise BadFile(f"expands to more than {limit} bytes")
+
+
 def _reason(suffix: str, error: Exception) -> str:
     return f"not valid {suffix}: {error}{': looks truncated' if 'Truncated' in str(error) else ''}"
 
@@ -42,8 +48,7 @@ def _join(chunks: Iterator[bytes], limit: int) -> bytes:
     kept, size = [], 0
     for chunk in chunks:
         size += len(chunk)
-        if size > limit:
-            raise BadFile(f"expands to more than {limit} bytes")
+        check_size(size, limit)
         kept.append(chunk)
     return b"".join(kept)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from oncelake.sources.arrivals.parsing.parse import parse
 from oncelake.sources.arrivals.parsing.records import FILE, LINE, RESCUED, FileFormat, PackedFile, Parsed
 from oncelake.storage.options import StoreOptions, open_input
+from oncelake.storage.paths import is_local
 
 # What an executor parses at a time.
 PACK_BYTES, PACK_FILES = 8 << 20, 4_000
@@ -127,13 +129,29 @@ def _packs(entries: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 def _read(entry: dict[str, Any], store: StoreOptions | None) -> _Read:
     file, path = entry["file"], entry["path"]
     try:
+        if entry["offset"] is None:
+            return _Read(file, path, _read_whole(path, store, entry["size"]))
         with open_input(path, store) as stream:
-            if entry["offset"] is None:
-                return _Read(file, path, stream.read())
             content, start = _read_lines(stream, entry["offset"], entry["length"])
             return _Read(file, path, content, start)
     except OSError as error:
         return _Read(file, path, None, problem=f"the file cannot be read: {error.strerror or error}")
+
+
+def _read_whole(path: str, store: StoreOptions | None, size: int) -> bytes:
+    """Return the content of a file; a local one is read without a buffer, which costs as much as a small file itself."""
+    if not is_local(path):
+        with open_input(path, store) as stream:
+            content: bytes = stream.read()
+            return content
+    handle = os.open(path.removeprefix("file://"), os.O_RDONLY)
+    try:
+        blocks = [os.read(handle, size + 1)]
+        while block := os.read(handle, 1 << 20):
+            blocks.append(block)
+    finally:
+        os.close(handle)
+    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
 
 def _read_lines(stream: Any, offset: int, length: int) -> tuple[bytes, int]:
