@@ -101,14 +101,14 @@ def compressed_cases(format: str, suffix: str, content: bytes, rows: int, must_f
 
 def corpus() -> list[Case]:
     """Return all the files."""
-    from support import bad_columnar, bad_lines
+    from support import bad_avro, bad_columnar, bad_lines
 
     lines = [*bad_lines.JSON, *bad_lines.CSV, *bad_lines.TEXT]
     return [
         *lines,
         *bad_columnar.PARQUET,
         *bad_columnar.ORC,
-        *bad_columnar.AVRO,
+        *bad_avro.AVRO,
         *bad_columnar.BOMBS,
         *bad_columnar.BINARY,
     ]

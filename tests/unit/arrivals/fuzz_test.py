@@ -14,7 +14,8 @@ import pytest
 
 from oncelake.sources.arrivals.parsing.records import FileFormat, PackedFile
 from oncelake.sources.arrivals.schema_types import parse_schema
-from support.bad_columnar import GOOD_TABLE, avro, good_avro, orc_file, parquet
+from support.bad_avro import avro, good_avro
+from support.bad_columnar import GOOD_TABLE, orc_file, parquet
 from support.bad_files import COLUMNS, VALUES, compress, flip_bits, mutate
 from support.bad_lines import FIRST, FIRST_ROW, HEADER, LAST, LAST_ROW
 from support.file_oracles import check_columnar, check_lines, check_records, expanded, read_columnar
