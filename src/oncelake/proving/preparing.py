@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -46,22 +46,13 @@ def prepare_pipeline(
     now = span.get("now") or datetime.now(UTC)
     slices = _slices(project, name, span, now)
     inside = project.in_sandbox(str(lake), name).lake
-    spec = {
-        "kind": "pipeline",
-        "root": str(project.settings.root),
-        "profile": project.profile,
-        "name": name,
-        "lake": str(lake),
-        "lock_timeout": _LOCK_TIMEOUT,
-        "now": now.isoformat(),
-        # What is written in the order of time waits for everything since the start, which the sandbox does not have.
-        "start": _span(slices[0])[0] if is_ordered(pipeline) else None,
-    }
+    # What is written in the order of time waits for everything since the start, which the sandbox does not have.
+    start = _span(slices[0])[0] if is_ordered(pipeline) else None
     options = (f" {option} {span[key]}" for key, option in _OPTIONS.items() if span.get(key))
-    # What arrives is read in place, and in the sandbox nothing is known of it; it has no intervals to restate.
+    # What arrives is read in place; it has no intervals to restate.
     by_interval = pipeline.arrival is None
     job = JobSpec(
-        spec=spec,
+        spec=_spec(project, name, lake, now, start),
         name=name,
         scope=" … ".join(dict.fromkeys((str(slices[0]), str(slices[-1])))),
         spans=tuple(_span(slice_) for slice_ in slices),
@@ -72,10 +63,8 @@ def prepare_pipeline(
         redoes=by_interval and pipeline.grid is None,
         ordered=is_ordered(pipeline),
         threads=True,
-        early=partial(make_early_root, project, name, slices, sandbox / "early") if by_interval else lambda: None,
-        altered=partial(make_altered_roots, project, name, slices, sandbox / "altered", sandbox / "altered-early")
-        if by_interval
-        else tuple,
+        early=_early(project, name, slices, sandbox),
+        altered=_altered(project, name, slices, sandbox),
         by_batch=not by_interval,
         second=_second_tables(project, pipeline, inside),
         command=f"oncelake prove {shlex.quote(name)}{''.join(options)}",
@@ -83,6 +72,34 @@ def prepare_pipeline(
         exclude=exclude,
     )
     return job, Folders((str(lake),), (lake,))
+
+
+def _spec(project: Project, name: str, lake: Path, now: datetime, start: str | None) -> dict[str, Any]:
+    """Return what a worker needs to open the job."""
+    return {
+        "kind": "pipeline",
+        "root": str(project.settings.root),
+        "profile": project.profile,
+        "name": name,
+        "lake": str(lake),
+        "lock_timeout": _LOCK_TIMEOUT,
+        "now": now.isoformat(),
+        "start": start,
+    }
+
+
+def _early(project: Project, name: str, slices: list[Slice], sandbox: Path) -> Callable[[], Path | None]:
+    """Return what makes a root without part of its files; of what arrives, nothing is late."""
+    if project.pipelines[name].arrival:
+        return lambda: None
+    return partial(make_early_root, project, name, slices, sandbox / "early")
+
+
+def _altered(project: Project, name: str, slices: list[Slice], sandbox: Path) -> Callable[[], Iterable[Path]]:
+    """Return what makes roots with other input; what arrived once is not corrected."""
+    if project.pipelines[name].arrival:
+        return tuple
+    return partial(make_altered_roots, project, name, slices, sandbox / "altered", sandbox / "altered-early")
 
 
 def _second_tables(project: Project, pipeline: Pipeline, inside: Lake) -> dict[str, Path]:

@@ -1,8 +1,8 @@
 """The pinned schema in the lake: numbered files that people can read, each written once."""
 
 import json
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
+import subprocess
+import sys
 
 import pytest
 
@@ -72,23 +72,26 @@ def test_a_renamed_file_is_an_error(tmp_path):
         store.load(1)
 
 
-def _meet(barrier):
-    globals()["together"] = barrier
+SAVING = """
+import sys
+import pyarrow as pa
+from oncelake.sources.arrivals.schema_store import PinnedSchema, SchemaStore
 
-
-def _save_versions(folder, number):
-    saved = []
-    for version in range(1, 21):
-        globals()["together"].wait(60)
-        if SchemaStore(folder).save(PinnedSchema(version, parse_schema(f"c{number} bigint"), f"by {number}")):
-            saved.append(version)
-    return saved
+store, name = SchemaStore(sys.argv[1]), sys.argv[2]
+schema = pa.schema([(f"c{name}", pa.int64())])
+sys.stdin.readline()  # both begin at the same time
+print(*(n for n in range(1, 21) if store.save(PinnedSchema(n, schema, "a test"))))
+"""
 
 
 def test_of_two_processes_that_save_one_version_one_wins(tmp_path):
-    context = multiprocessing.get_context("spawn")  # the threads of Arrow do not survive a fork
-    with ProcessPoolExecutor(2, context, _meet, (context.Barrier(2),)) as pool:
-        saved = list(pool.map(_save_versions, [str(tmp_path)] * 2, (0, 1)))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    commands = [[sys.executable, "-c", SAVING, str(tmp_path), name] for name in "01"]
+    processes = [subprocess.Popen(command, **pipes) for command in commands]
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    saved = [[int(number) for number in process.communicate()[0].split()] for process in processes]
     assert sorted(saved[0] + saved[1]) == list(range(1, 21))
     for each in SchemaStore(str(tmp_path)).history():
         assert each.schema.names == [f"c{0 if each.version in saved[0] else 1}"]
