@@ -12,6 +12,9 @@ from oncelake.model.intervals import instant_text
 from oncelake.model.slices import parse_slice
 from oncelake.model.work import Rows
 
+# What the commit of a batch records of its files: rows read = written + quarantined + filtered.
+_ACCOUNT = ("files", "rows_read", "quarantined", "filtered", "rescued", "schema")
+
 
 @dataclass(frozen=True)
 class HistoryEntry:
@@ -38,6 +41,7 @@ class HistoryEntry:
             "slice": self.slice,
             **facts,
             "rows": vars(self.rows).copy(),
+            "account": {name: self.facts[name] for name in _ACCOUNT if name in self.facts} or None,
         }
 
 

@@ -13,6 +13,7 @@ from oncelake.declare.pipelines import Pipeline
 from oncelake.errors import OncelakeError
 from oncelake.model.arrivals import Waiting, WaitingBatch
 from oncelake.model.contracts import Lake, Log, Pattern, Reading
+from oncelake.model.intervals import Interval
 from oncelake.model.slices import Batch, Whole, parse_slice
 from oncelake.model.work import DONE, InputSize, Plan, Planned, Report, Work
 
@@ -39,35 +40,39 @@ def freeze_arrivals(plan: Plan, pipelines: Mapping[str, Pipeline], lake: Lake) -
     for scope in plan.pipelines:
         pipeline = pipelines[scope.pipeline]
         planned = [item for item in plan.works if item.work.pipeline == pipeline.name]
-        works += planned if pipeline.arrival is None else _frozen(pipeline, planned, lake, limited=plan.limited)
+        works += planned if pipeline.arrival is None else _frozen(pipeline, planned, lake, scope.span, plan.limited)
     return Plan(plan.pipelines, tuple(works), plan.notes)
 
 
-def _frozen(pipeline: Pipeline, planned: Sequence[Planned], lake: Lake, limited: bool) -> list[Planned]:
+def _frozen(
+    pipeline: Pipeline, planned: Sequence[Planned], lake: Lake, span: Interval | None, limited: bool
+) -> list[Planned]:
     logs = {target: lake.table(target).log() for target in pipeline.writes_tables}
     if not planned:
         _settle(pipeline, logs, lake)  # a run that was killed after its commits left that
         return []
     count = len(planned) // len(pipeline.writes)
-    waiting = _freeze(pipeline, logs, lake)
+    waiting = _freeze(pipeline, logs, arrival_reading(pipeline, lake, span))
     waiting = replace(waiting, batches=waiting.batches[:count]) if limited else waiting
     return list(plan_waiting(pipeline, waiting, logs))
 
 
-def waiting_now(pipeline: Pipeline, logs: Mapping[str, Log | None], lake: Lake) -> Waiting:
+def waiting_now(
+    pipeline: Pipeline, logs: Mapping[str, Log | None], lake: Lake, span: Interval | None = None
+) -> Waiting:
     """Return what waits for a pipeline; what cannot be looked at is said, and stops no other pipeline."""
     assert pipeline.arrival is not None
     try:
-        return pipeline.arrival.waiting(arrival_reading(pipeline, lake), last_batch(pipeline, logs))
+        return pipeline.arrival.waiting(arrival_reading(pipeline, lake, span), last_batch(pipeline, logs))
     except OncelakeError as error:
         return Waiting(pipeline.arrival.stream, notes=(error.message,), problem=error)
 
 
-def _freeze(pipeline: Pipeline, logs: Mapping[str, Log | None], lake: Lake) -> Waiting:
+def _freeze(pipeline: Pipeline, logs: Mapping[str, Log | None], reading: Reading) -> Waiting:
     assert pipeline.arrival is not None
     try:
-        _settle(pipeline, logs, lake)
-        return pipeline.arrival.freeze(arrival_reading(pipeline, lake), last_batch(pipeline, logs))
+        _settle(pipeline, logs, reading.lake)
+        return pipeline.arrival.freeze(reading, last_batch(pipeline, logs))
     except OncelakeError as error:
         return Waiting(pipeline.arrival.stream, problem=error)
 
@@ -95,9 +100,9 @@ def _settle(pipeline: Pipeline, logs: Mapping[str, Log | None], lake: Lake) -> N
     pipeline.arrival.settle(arrival_reading(pipeline, lake), facts)
 
 
-def arrival_reading(pipeline: Pipeline, lake: Lake) -> Reading:
-    """Return what the source that drives a pipeline is asked about its backlog."""
-    return Reading(pipeline.name, Whole(), None, lake, pipeline.where, pipeline.formerly or ())
+def arrival_reading(pipeline: Pipeline, lake: Lake, span: Interval | None = None) -> Reading:
+    """Return what the source that drives a pipeline is asked about its backlog: all, or what was modified in a span."""
+    return Reading(pipeline.name, span or Whole(), None, lake, pipeline.where, pipeline.formerly or ())
 
 
 def last_batch(pipeline: Pipeline, logs: Mapping[str, Log | None]) -> int | None:

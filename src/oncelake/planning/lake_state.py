@@ -15,6 +15,7 @@ from oncelake.model.slices import Whole
 from oncelake.model.work import LATE, STALE, Request
 from oncelake.planning.batches import waiting_now
 from oncelake.planning.inputs import LakeState
+from oncelake.planning.scope import scope_of
 from oncelake.planning.staleness import Sources, Staleness, reading_of
 
 
@@ -38,7 +39,7 @@ def read_lake_state(
         Staleness(logs, sources, everything=request.only in (STALE, LATE)).parts,
         failed,
         sources.notes,
-        {pipeline.name: waiting_now(pipeline, logs, lake) for pipeline in chosen if pipeline.arrival},
+        {p.name: waiting_now(p, logs, lake, scope_of(p, request)[0].span) for p in chosen if p.arrival},
         all(lake.table(name).exclusive for name in logs),
     )
 

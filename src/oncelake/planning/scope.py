@@ -13,7 +13,7 @@ from oncelake.model.work import Request, Scope
 def scope_of(pipeline: Pipeline, request: Request) -> tuple[Scope, str | None]:
     """Return the scope of a request for a pipeline, and a note if part of it is not over yet."""
     if pipeline.arrival is not None:
-        return Scope(pipeline.name, None, 1, "what has arrived"), None
+        return _arrived(pipeline.name, request), None
     if pipeline.grid is None or pipeline.start is None:
         return Scope(pipeline.name, None, 1), None
     start, end, note = _span(pipeline.name, pipeline.grid, pipeline.start, request)
@@ -21,6 +21,22 @@ def scope_of(pipeline: Pipeline, request: Request) -> tuple[Scope, str | None]:
         return Scope(pipeline.name, None, 0), note
     span = Interval(start, end, pipeline.grid.zone)
     return Scope(pipeline.name, span, pipeline.grid.count(span)), note
+
+
+def _arrived(name: str, request: Request) -> Scope:
+    """Return the scope of a pipeline that is driven by arrivals: all files, or those modified in a range."""
+    grid, (date, first, last) = Grid("day"), (request.date, request.start, request.end)
+    # A date of all pipelines is meant for those with intervals: what they read must have been taken in.
+    if not request.names or not (date or first or last):
+        return Scope(name, None, 1, "what has arrived")
+    try:
+        start = grid.parse(date or first or "1970-01-01")
+        end = grid.after(start) if date else grid.parse(last) if last else request.now
+        span = Interval(start, end)
+    except (ValueError, OverflowError) as error:
+        problem = f"the range of modification times is not valid: {error}"
+        raise BadRange(problem=problem, next=f"oncelake plan {name}", for_all=True) from error
+    return Scope(name, span, 1, f"what has arrived, modified in {span}")
 
 
 def _span(name: str, grid: Grid, first: datetime, request: Request) -> tuple[datetime, datetime, str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -14,6 +14,7 @@ from oncelake.errors import ManifestsMissing
 from oncelake.model.arrivals import Waiting, WaitingBatch
 from oncelake.model.contracts import Pins, Reading
 from oncelake.model.failpoints import failpoint
+from oncelake.model.intervals import Interval
 from oncelake.sources.arrivals.discovery import Discovery, discover
 from oncelake.sources.arrivals.known_files import Difference, KnownFiles
 from oncelake.sources.arrivals.manifests import Manifests, decode_files
@@ -97,8 +98,13 @@ class Backlog:
 
     def look(self) -> tuple[Discovery, Difference]:
         """Return the files there are now, and what is new or changed among them."""
-        lake = self.reading.lake
+        lake, span = self.reading.lake, self.reading.slice
         discovery = discover(lake.file(self.source.path), lake.file(""))
+        if isinstance(span, Interval):
+            first, last = (int(instant.timestamp() * 1e9) for instant in (span.start, span.end))
+            times = discovery.files["modified"]
+            inside = pc.and_(pc.greater_equal(times, first), pc.less(times, last))
+            discovery = replace(discovery, files=discovery.files.filter(inside))
         return discovery, KnownFiles.load(self.manifests.folder).subtract(discovery.files)
 
     def _undone(self, numbers: list[int], done: int | None) -> list[int]:
