@@ -22,6 +22,7 @@ _PUBLIC = {
     "aggregate": "oncelake.patterns",
     "append": "oncelake.patterns",
     "differences": "oncelake.delta.contents",
+    "each_batch": "oncelake.streaming.foreach_batch",
     "files": "oncelake.sources",
     "fingerprint": "oncelake.delta.contents",
     "key": "oncelake.keyed.keys",
@@ -52,6 +53,7 @@ __all__ = [
     "aggregate",
     "append",
     "differences",
+    "each_batch",
     "files",
     "fingerprint",
     "key",
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
     from oncelake.proving.verdict import Verdict
     from oncelake.running.write import write
     from oncelake.sources import files, table
+    from oncelake.streaming.foreach_batch import each_batch
 
 
 def __getattr__(name: str) -> Any:

@@ -336,3 +336,73 @@ def test_odd_names(project, landing):
     os.symlink(landing, landing / "loop")
     p.run()
     assert table(p) == [(number,) for number in range(len(names))]
+
+
+def test_ingested_files_are_archived_after_their_commit(project, landing, tmp_path):
+    p = project(events(clean_up="archive", archive="archive"))
+    drop(landing, "a.json", {"id": 1})
+    drop(landing, "bad.json.gz", "no gzip")
+    p.run()
+    assert sorted(path.name for path in landing.iterdir()) == ["bad.json.gz"]
+    assert (tmp_path / "archive/landing/a.json").exists()
+    drop(landing, "b.json", {"id": 2})
+    p.run()
+    assert table(p) == [(1,), (2,)]
+
+
+def test_a_file_that_changed_since_is_not_cleaned_up(project, landing, monkeypatch):
+    p = project(events(clean_up="delete"))
+    path = drop(landing, "a.json", {"id": 1})
+    drop(landing, "b.json", {"id": 2})
+    with monkeypatch.context() as patched:
+        patched.setattr("oncelake.sources.arrivals.clean_up.clean_up", lambda _: 0)
+        p.run()
+    path.write_text('{"id": 3}\n{"id": 4}\n')
+    p.run()
+    assert [found.name for found in landing.iterdir()] == ["a.json"]
+
+
+def test_an_archive_among_the_arrivals_is_refused():
+    with pytest.raises(once.OncelakeError, match="would arrive again"):
+        events(clean_up="archive", archive="landing/old")
+    events(clean_up="archive", archive="landing/_old")
+
+
+def test_batches_are_not_restated_or_rebuilt(project, landing):
+    p = project(events(once.merge("bronze", keys="id")))
+    drop(landing, "a.json", {"id": 1})
+    p.run()
+    with pytest.raises(once.OncelakeError, match="not redone one by one"):
+        p.restate("events")
+    with pytest.raises(once.OncelakeError, match="not redone one by one"):
+        p.rebuild("bronze")
+
+
+def test_a_range_chooses_files_by_their_modification_time(project, landing):
+    p = project()
+    old, new = (drop(landing, f"{name}.json", {"id": name}) for name in ("old", "new"))
+    os.utime(old, (1709251200, 1709251200))  # 2024-03-01
+    assert [work.slice for work in p.run("events", start="2024-03-01", end="2024-03-02").works] == ["batch 0"]
+    assert table(p) == [("old",)]
+    p.run()
+    assert (table(p), new.exists()) == ([("new",), ("old",)], True)
+
+
+def test_the_rows_of_a_changed_file_are_replaced_in_one_commit(project, landing):
+    p = project(events(changed="replace", provenance="file"))
+    drop(landing, "a.json", {"id": 1}, {"id": 2})
+    drop(landing, "it's.json", {"id": 9})
+    p.run()
+    drop(landing, "a.json", {"id": 3})
+    drop(landing, "b.json", {"id": 4})
+    drop(landing, "it's.json", {"id": 8, "new": 1})
+    assert outcomes(p.run()) == [("batch 1", "committed"), ("batch 2", "committed")]
+    assert table(p) == [(3,), (4,), (8,)]
+    assert outcomes(p.run()) == []
+
+
+def test_replacing_needs_the_file_of_each_row_and_append():
+    with pytest.raises(once.OncelakeError, match="provenance"):
+        events(changed="replace")
+    with pytest.raises(once.OncelakeError, match="append only"):
+        events(once.merge("t", keys="id"), changed="replace", provenance="file")

@@ -259,14 +259,16 @@ def _resolve_arrivals(
     resolved = {
         name: source.resolve(driven) if isinstance(source, Arrivable) else source for name, source in sources.items()
     }
-    arriving = [name for name, source in resolved.items() if isinstance(source, ArrivalSource)]
+    arriving = [(name, source) for name, source in resolved.items() if isinstance(source, ArrivalSource)]
     if len(arriving) > 1:
-        both = " and ".join(arriving)
+        both = " and ".join(name for name, _ in arriving)
         raise ValueError(f"{both} both arrive, and one source drives a pipeline: declare arrives=False for the others")
     for pattern in patterns if arriving else ():
         if grid is not None or not pattern.takes_batches:
             what = "every=" if grid is not None else f"{pattern.kind} on {pattern.target}, which replaces earlier rows"
-            raise ValueError(f"{arriving[0]} arrives in batches, which does not go with {what}")
+            raise ValueError(f"{arriving[0][0]} arrives in batches, which does not go with {what}")
+        if arriving[0][1].replaces_files and pattern.kind != "append":
+            raise ValueError(f'changed="replace" goes with append only, not with {pattern.kind} on {pattern.target}')
     return resolved
 
 

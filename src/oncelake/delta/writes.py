@@ -115,10 +115,11 @@ def restore(path: str, version: int, markers: Sequence[Marker], facts: str) -> N
     )
 
 
-def replace(frame: DataFrame, path: str, predicate: str, stamp: Stamp) -> None:
+def replace(frame: DataFrame, path: str, predicate: str, stamp: Stamp, evolve: bool = False) -> None:
     """Replace the rows that the predicate matches (`replaceWhere`); rows outside it are refused."""
     with one_write_at_a_time(frame.sparkSession):
-        _writer(frame, stamp).mode("overwrite").option("replaceWhere", predicate).save(path)
+        writer = _writer(frame, stamp).mode("overwrite").option("replaceWhere", predicate)
+        (writer.option("mergeSchema", "true") if evolve else writer).save(path)
 
 
 def overwrite(frame: DataFrame, path: str, stamp: Stamp, new_schema: bool = False) -> None:

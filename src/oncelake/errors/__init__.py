@@ -36,6 +36,7 @@
     │   ├── NullKeys                rows have a null key
     │   ├── NullTimes               rows of a source table have no time, and that is refused
     │   ├── RepeatedKeys            a key occurs more than once
+    │   ├── BatchesNotRedone        batches of files that arrived are not restated or rebuilt
     │   ├── CannotRestate           an append cannot be restated
     │   ├── PinnedInputGone         the input of an interrupted work's finished targets is gone
     │   ├── OvertakenInputGone      the input of a work that must be applied once more is gone
@@ -43,6 +44,7 @@
     │   ├── ManifestUnreadable      a manifest of ingested files cannot be read
     │   ├── SchemaFrozen            files do not fit a frozen schema
     │   ├── RowsUnaccounted         the rows of a file do not add up
+    │   ├── OtherCheckpoint         a stream of that name wrote from another checkpoint
     │   ├── PartlyDone              an interval is partly done in intervals of another grid
     │   ├── OtherTimezone           rows around an interval have the dates of another time zone
     │   ├── TombstonesUnknown       the log no longer shows whether tombstones count
@@ -101,6 +103,7 @@ from oncelake.errors.usage import (
     UsageError,
 )
 from oncelake.errors.work import (
+    BatchesNotRedone,
     Blocked,
     CannotRebuild,
     CannotRestate,
@@ -116,6 +119,7 @@ from oncelake.errors.work import (
     NotPartitioned,
     NullKeys,
     NullTimes,
+    OtherCheckpoint,
     OtherTimezone,
     OutcomeUnknown,
     OutOfOrder,
@@ -146,6 +150,7 @@ __all__ = [
     "BadRange",
     "BadSettings",
     "BadVersion",
+    "BatchesNotRedone",
     "Blocked",
     "CannotRebuild",
     "CannotRestate",
@@ -174,6 +179,7 @@ __all__ = [
     "NullKeys",
     "NullTimes",
     "OncelakeError",
+    "OtherCheckpoint",
     "OtherProject",
     "OtherTimezone",
     "OutOfOrder",

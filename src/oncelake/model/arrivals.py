@@ -11,6 +11,9 @@ from oncelake.errors import OncelakeError
 from oncelake.model.contracts import Reading, Source
 from oncelake.model.intervals import instant_text
 
+# The column with the file that a row came from, where provenance is declared.
+FILE_COLUMN = "_once_file"
+
 
 @runtime_checkable
 class CountedRead(Protocol):
@@ -18,6 +21,10 @@ class CountedRead(Protocol):
 
     def facts(self) -> Mapping[str, Any]:
         """Return the facts of the rows that were read; known once they were read."""
+        ...
+
+    def replaced_files(self) -> tuple[str, ...]:
+        """Return the files whose earlier rows are replaced by the rows that were read."""
         ...
 
 
@@ -91,6 +98,11 @@ class QuarantinedRow:
 @runtime_checkable
 class ArrivalSource(Source, Protocol):
     """A source that drives its pipeline: what arrives is read in numbered batches, each frozen before it is read."""
+
+    @property
+    def replaces_files(self) -> bool:
+        """Whether the rows of a changed file replace those of its earlier content; only `append` can do that."""
+        ...
 
     @property
     def stream(self) -> str:

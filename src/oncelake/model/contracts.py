@@ -263,6 +263,8 @@ class Writing:
     where: str
     internal: str
     verify_inputs: Callable[[], None] | None = None
+    # The files whose rows of earlier content are replaced, where that is declared.
+    replaced_files: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:

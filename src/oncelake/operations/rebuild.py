@@ -20,7 +20,7 @@ from oncelake.delta import writes
 from oncelake.delta.log import TableLog
 from oncelake.delta.prepared import PreparedRows
 from oncelake.delta.tables import Lake, require_log
-from oncelake.errors import CannotRebuild
+from oncelake.errors import BatchesNotRedone, CannotRebuild
 from oncelake.model.contracts import Stamp, Table, Writing
 from oncelake.model.coverage import clip, coalesce
 from oncelake.model.failpoints import failpoint
@@ -274,6 +274,9 @@ def _version_of(marker: Marker, table: Table) -> int:
 
 def rebuilding(target: str, pipelines: Mapping[str, Pipeline], context: RunContext, now: datetime) -> Rebuilding:
     """Return the rebuild of a target by the pipelines that write it."""
+    for pipeline in pipelines.values():
+        if target in pipeline.writes_tables and pipeline.arrival is not None:
+            raise BatchesNotRedone(verb="rebuild", target=target, pipeline=pipeline.name)
     owners = {name: _only(pipeline, target) for name, pipeline in pipelines.items() if target in pipeline.writes_tables}
     return Rebuilding(target, owners, context, now)
 

@@ -11,7 +11,7 @@ from typing import Any
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.conflicts import ErrorKind, classify, one_line
 from oncelake.delta.tables import require_log
-from oncelake.errors import CannotRestate, NothingToRestate, WriteFailed
+from oncelake.errors import BatchesNotRedone, CannotRestate, NothingToRestate, WriteFailed
 from oncelake.model.contracts import Log, Pattern, RangeWriter, Source, Stamp
 from oncelake.model.coverage import clip, coalesce
 from oncelake.model.failpoints import failpoint
@@ -68,6 +68,9 @@ def restate_requests(pipeline: Pipeline, span: Interval | None, logs: Mapping[st
 
     A request that is pending is returned as it is, so that the same command resumes it.
     """
+    if pipeline.arrival is not None:
+        target = pipeline.writes[0].target
+        raise BatchesNotRedone(verb="restate", target=target, pipeline=pipeline.name)
     found = [
         (pattern, log, slice_, generation)
         for pattern in pipeline.writes

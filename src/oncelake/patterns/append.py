@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 from oncelake.delta import writes
 from oncelake.delta.layout import ColumnNames, parse_layout, parse_target
-from oncelake.delta.targets import compute
+from oncelake.delta.targets import compute, frame_origin
 from oncelake.delta.writes import Layout
+from oncelake.model.arrivals import FILE_COLUMN
 from oncelake.model.contracts import Writing
 from oncelake.model.intervals import Grid
 from oncelake.model.pattern import PatternDefaults
 from oncelake.model.slices import Batch
+from oncelake.spark.columns import find_column
+from oncelake.spark.sql import filter_predicates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,4 +48,9 @@ class Append(PatternDefaults):
         # What arrives may have new columns; its source decides which the frame has.
         evolve = isinstance(writing.work.slice, Batch)
         frame, _ = compute(frame, writing, self.layout, evolve)
+        if writing.replaced_files:
+            name, _ = find_column(frame, FILE_COLUMN, frame_origin(writing))
+            (predicate,) = filter_predicates({name: list(writing.replaced_files)})
+            writes.replace(frame, writing.path, predicate, writing.stamp, evolve)
+            return
         writes.append(frame, writing.path, writing.stamp, evolve)

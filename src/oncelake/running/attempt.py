@@ -186,23 +186,24 @@ class _Attempt:
         try:
             reads = open_reads(self.pipeline, session, self._reading(), pins)
             parts = call_transform(self.pipeline, session, self._reading(), reads)
-            account: dict[str, Any] = {}
-            for read in reads.values():
-                account |= read.facts() if isinstance(read, CountedRead) else {}
+            counted: list[Any] = [read for read in reads.values() if isinstance(read, CountedRead)]
+            batch = counted[0] if counted else None
             for work in left:
-                self.outcomes[work.target] = self._write(work, parts[work.target], pins, account)
+                self.outcomes[work.target] = self._write(work, parts[work.target], pins, batch)
         except SchemasDiffer:
             return SplitRange()
         return None
 
-    def _write(self, work: Work, parts: Sequence[SliceFrame], pins: Pins, account: Mapping[str, Any]) -> Outcome:
+    def _write(self, work: Work, parts: Sequence[SliceFrame], pins: Pins, batch: CountedRead | None) -> Outcome:
         pattern = self.pipeline.pattern(work.target)
         facts = make_facts(work, self.context.run, pins, pipeline_fingerprint(self.pipeline, pattern), pattern)
-        facts |= account
+        facts |= batch.facts() if batch else {}
         facts["siblings"] = [each.target for each in self.works]
         if len({each.generation for each in self.works}) > 1:
             facts["generations"] = {each.target: each.generation for each in self.works}
-        writing = replace(make_writing(work, facts, self.context, self.pipeline), verify_inputs=self._verify(pins))
+        writing = make_writing(work, facts, self.context, self.pipeline)
+        replaced = batch.replaced_files() if batch else ()
+        writing = replace(writing, verify_inputs=self._verify(pins), replaced_files=replaced)
         try:
             return write_once(unite(parts, pattern, writing), pattern, writing)
         except (Retryable, SchemasDiffer):

@@ -169,11 +169,15 @@ def clone_session(session: SparkSession) -> SparkSession:
         for key in _TXN_KEYS:
             cloned.conf.unset(key)
         return cloned
+    from pyspark.errors import AnalysisException
+
     fresh = session.newSession()
     base = dict(fresh.conf.getAll)
     for key, value in dict(session.conf.getAll).items():
         if base.get(key) != value and key not in _TXN_KEYS:
-            fresh.conf.set(key, value)
+            # The session of a micro-batch lists settings of the application, which no session may change.
+            with suppress(AnalysisException):
+                fresh.conf.set(key, value)
     fresh.catalog.setCurrentDatabase(session.catalog.currentDatabase())
     return fresh
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,12 +12,51 @@ from pyspark.sql import functions as F
 from oncelake.errors import RowsUnaccounted
 from oncelake.model.contracts import Pins, Reading
 from oncelake.sources.arrivals.manifests import encode_files
-from oncelake.sources.arrivals.parsing.packs import BAD_ROW, COUNT, INDEX, KIND, LINE_OF, NUMBER, RESCUED_AS, ROW
+from oncelake.sources.arrivals.parsing.packs import (
+    BAD_ROW,
+    COUNT,
+    DRIFT,
+    INDEX,
+    KIND,
+    LINE_OF,
+    NUMBER,
+    RAW,
+    REASON,
+    RESCUED_AS,
+    ROW,
+)
+from oncelake.sources.arrivals.schema_inference import Drift
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
-_COUNTED = ("read", "rows", "bad", "bad_files", "kept", "rescued")
+_COUNTED = ("read", "rows", "bad", "bad_files", "rescued")
+_COLUMN, _TYPE = "column", "type"
+
+
+class RecordCounts(NamedTuple):
+    """What the records of a batch came to: a row of counts for each file, and the values that do not fit the schema."""
+
+    files: pa.Table
+    drift: list[Drift]
+
+
+def count_records(records: DataFrame) -> RecordCounts:
+    """Count the records of a batch, in one job: it also computes them, if they are not computed yet."""
+    is_row, is_bad, is_drift = (F.col(KIND) == kind for kind in (ROW, BAD_ROW, DRIFT))
+    # Drift is of no file. The counts of files have no column and no type.
+    keys = (F.when(is_drift, F.col(REASON)).alias(_COLUMN), F.when(is_drift, F.col(RAW).cast("string")).alias(_TYPE))
+    counts = records.groupBy(INDEX, *keys).agg(
+        F.sum(F.when((F.col(KIND) == COUNT) | is_drift, F.col(NUMBER))).alias("read"),
+        F.count_if(is_row).alias("rows"),
+        F.count_if(is_bad).alias("bad"),
+        F.count_if(is_bad & F.col(LINE_OF).isNull() & F.col(NUMBER).isNull()).alias("bad_files"),
+        F.count_if(is_row & F.col(RESCUED_AS).isNotNull()).alias("rescued"),
+    )
+    found = counts.toArrow()
+    of_files = pc.is_valid(found[INDEX])
+    drift = found.filter(pc.invert(of_files)).select([_COLUMN, _TYPE, "read"]).to_pylist()
+    return RecordCounts(found.filter(of_files), [Drift(*each.values()) for each in drift])
 
 
 @dataclass(frozen=True)
@@ -30,20 +69,12 @@ class Account:
     schema: int
 
     @classmethod
-    def of(cls, records: DataFrame, kept: Column, files: pa.Table, pins: Pins, schema: int) -> Account:
-        """Count the records of a batch, which must be computed already."""
-        is_row, is_bad = F.col(KIND) == ROW, F.col(KIND) == BAD_ROW
-        counts = records.groupBy(INDEX).agg(
-            F.sum(F.when(F.col(KIND) == COUNT, F.col(NUMBER))).alias("read"),
-            F.count_if(is_row).alias("rows"),
-            F.count_if(is_bad).alias("bad"),
-            F.count_if(is_bad & F.col(LINE_OF).isNull() & F.col(NUMBER).isNull()).alias("bad_files"),
-            F.count_if(kept).alias("kept"),
-            F.count_if(is_row & F.col(RESCUED_AS).isNotNull()).alias("rescued"),
-        )
-        found = counts.where(F.col(INDEX).isNotNull()).toArrow()
-        position = pc.index_in(pa.array(range(files.num_rows), pa.int64()), value_set=found[INDEX].combine_chunks())
-        columns = {name: pc.fill_null(found[name].take(position), 0) for name in _COUNTED}
+    def of(cls, counts: pa.Table, kept: DataFrame | None, files: pa.Table, pins: Pins, schema: int) -> Account:
+        """Return the account of the counted files; `kept` are the rows that a declared condition keeps, None for all."""
+        columns = {name: _in_order(counts, name, files) for name in _COUNTED}
+        columns["kept"] = columns["rows"]
+        if kept is not None:
+            columns["kept"] = _in_order(kept.groupBy(INDEX).agg(F.count("*").alias("kept")).toArrow(), "kept", files)
         return cls(files, pa.table(columns), pins, schema)
 
     @property
@@ -95,6 +126,12 @@ class Account:
 
     def _total(self, name: str) -> int:
         return int(pc.sum(self.counts[name]).as_py() or 0)
+
+
+def _in_order(counts: pa.Table, name: str, files: pa.Table) -> pa.ChunkedArray:
+    """Return a count for each file of the manifest; 0 for one that has none."""
+    position = pc.index_in(pa.array(range(files.num_rows), pa.int64()), value_set=counts[INDEX])
+    return pc.fill_null(counts[name].take(position), 0)
 
 
 def _left_out(left: list[tuple[str, str]], schema: pa.Schema) -> pa.Table:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from oncelake.errors import SourceChanged
-from oncelake.model.arrivals import FileEntry, QuarantinedRow, Waiting
+from oncelake.model.arrivals import FILE_COLUMN, FileEntry, QuarantinedRow, Waiting
 from oncelake.model.contracts import Pins, Reading, SourceStats
 from oncelake.model.intervals import Grid
 from oncelake.model.slices import Batch
@@ -23,7 +24,7 @@ FORMATS = ("json", "csv", "parquet", "orc", "text", "binary", "avro")
 # A batch is one commit, and commits have a price: by default one takes whatever fits into the memory of a driver's list.
 MAX_FILES, MAX_BYTES = 100_000, 16 << 30
 # The columns of provenance, by what is declared.
-PROVENANCE = {"file": "_once_file", "batch": "_once_batch", "modified": "_once_modified", "row": "_once_row"}
+PROVENANCE = {"file": FILE_COLUMN, "batch": "_once_batch", "modified": "_once_modified", "row": "_once_row"}
 # The identity of the stream in markers: a pipeline has one, and its name is in the marker already.
 STREAM = "files"
 
@@ -44,6 +45,9 @@ class ArrivingFiles:
     rescued: str = "_rescued"
     max_files: int = MAX_FILES
     max_bytes: int = MAX_BYTES
+    clean_up: str = "keep"
+    archive: str | None = None
+    clean_up_after: timedelta = timedelta()
 
     tables = ()
     by_interval = False
@@ -71,6 +75,11 @@ class ArrivingFiles:
     def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  the contract; the declaration is checked already
         """Return None: a pipeline that is driven by arrivals has no grid."""
         return None
+
+    @property
+    def replaces_files(self) -> bool:
+        """Whether the rows of a changed file replace those of its earlier content."""
+        return self.changed == "replace"
 
     def stats(self, reading: Reading) -> SourceStats:
         """Refuse: there are no intervals to ask for."""
@@ -114,7 +123,11 @@ class ArrivingFiles:
 
     def settle(self, reading: Reading, facts: Mapping[int, Mapping[str, Any]]) -> None:
         """Record what became of the files of committed batches, by the facts of their commits."""
-        self._backlog(reading).settle(facts)
+        from oncelake.sources.arrivals.clean_up import clean_up
+
+        backlog = self._backlog(reading)
+        backlog.settle(facts)
+        clean_up(backlog)
 
     def pin(self, reading: Reading) -> Pins:
         """Return the manifest of a batch, and which of its files are no longer as they were frozen."""

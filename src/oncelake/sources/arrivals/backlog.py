@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 _EXAMPLES = 3
 
 
+class Part(NamedTuple):
+    """The files of one batch, and whether their rows replace those of their earlier content."""
+
+    files: pa.Table
+    replaces: bool
+
+
 @dataclass(frozen=True)
 class Backlog:
     """What is known of the files of a pipeline."""
@@ -45,8 +53,8 @@ class Backlog:
         batches = [self._frozen(number) for number in self._undone(numbers, done)]
         discovery, found = self.look()
         first = numbers[-1] + 1 if numbers else 0
-        for number, files in enumerate(self._split(found), first):
-            batches.append(WaitingBatch(number, files.num_rows, size_of(files), frozen=False))
+        for number, part in enumerate(self._split(found), first):
+            batches.append(WaitingBatch(number, part.files.num_rows, size_of(part.files), frozen=False))
         return Waiting(self.source.stream, tuple(batches), tuple(self._notes(discovery, found)))
 
     def freeze(self, done: int | None) -> Waiting:
@@ -59,12 +67,13 @@ class Backlog:
             undone = self._undone(numbers, done)
             first = numbers[-1] + 1 if numbers else 0
             parts = list(enumerate(self._split(self.look()[1]), first))
-            if all(self._freeze(number, files) for number, files in parts):
+            if all(self._freeze(number, part) for number, part in parts):
                 batches = (self._frozen(number) for number in (*undone, *(number for number, _ in parts)))
                 return Waiting(self.source.stream, tuple(batches))
 
-    def _freeze(self, number: int, files: pa.Table) -> bool:
-        frozen = self.manifests.freeze(number, files, {"path": self.source.path})
+    def _freeze(self, number: int, part: Part) -> bool:
+        facts = {"path": self.source.path, "at": datetime.now(UTC).isoformat(timespec="seconds")}
+        frozen = self.manifests.freeze(number, part.files, facts | ({"replaces": True} if part.replaces else {}))
         failpoint("frozen")
         return frozen
 
@@ -117,11 +126,16 @@ class Backlog:
         files = self.manifests.load(number).files
         return WaitingBatch(number, files.num_rows, size_of(files), frozen=True)
 
-    def _split(self, found: Difference) -> list[pa.Table]:
-        new = found.new
-        if self.source.changed == "append" and found.changed.num_rows:
-            new = pa.concat_tables([new, found.changed.select(new.column_names)])
-        return split_batches(new, self.source.max_files, self.source.max_bytes) if new.num_rows else []
+    def _split(self, found: Difference) -> list[Part]:
+        """Return the files of the batches to freeze. Changed files whose rows are replaced have batches of their own."""
+        new, changed = found.new, found.changed.select(found.new.column_names)
+        if self.source.changed == "append" and changed.num_rows:
+            new = pa.concat_tables([new, changed])
+        limits = (self.source.max_files, self.source.max_bytes)
+        parts = [Part(files, replaces=False) for files in split_batches(new, *limits)] if new.num_rows else []
+        if self.source.changed == "replace" and changed.num_rows:
+            parts += [Part(files, replaces=True) for files in split_batches(changed, *limits)]
+        return parts
 
     def _notes(self, discovery: Discovery, found: Difference) -> Iterator[str]:
         if found.changed.num_rows and self.source.changed == "refuse":

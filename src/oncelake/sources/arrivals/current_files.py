@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from oncelake.storage.listing import stat_remote
-from oncelake.storage.paths import is_local, local_path
+from oncelake.storage.paths import is_local
 
 
 class CurrentFiles(NamedTuple):
@@ -42,12 +42,13 @@ def stamps(paths: list[str]) -> list[tuple[int, int] | None]:
     """Return size and modification time of files as they are now; None for one that is not there."""
     if not all(map(is_local, paths)):
         return stat_remote(paths)
-    return [_local_stamp(path) for path in paths]
+    # Not as Path objects, which cost more than the call.
+    return [_local_stamp(path.removeprefix("file://")) for path in paths]
 
 
 def _local_stamp(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(local_path(path))
+        found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_size, found.st_mtime_ns

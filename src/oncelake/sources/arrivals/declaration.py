@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Any, TypedDict
 
 from oncelake.errors.base import did_you_mean
+from oncelake.model.intervals import parse_length
 from oncelake.sources.arrivals.arriving import FORMATS, MAX_BYTES, MAX_FILES, PROVENANCE, ArrivingFiles
 
 _COMPRESSED = (".gz", ".zst", ".zstd", ".bz2")
-_CHANGED = ("refuse", "append")
+_CHANGED = ("refuse", "replace", "append")
+_CLEAN_UP = ("keep", "delete", "archive")
 _POLICIES = ("evolve", "rescue", "freeze")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 
@@ -22,9 +26,11 @@ class ArrivalOptions(TypedDict, total=False):
     `arrives=False` reads all files each time, as one input; `arrives=True` insists on arrivals. `hints` are the types of
     some columns, where the schema is inferred. `evolution` says what becomes of values that do not fit the schema:
     "evolve" (columns are added and widened, the rest is rescued), "rescue" or "freeze", or a mapping by column, with "*"
-    for the others. `changed` says what becomes of a changed file that was ingested before: "refuse" or "append". `where`
+    for the others. `changed` says what becomes of a changed file that was ingested before: "refuse", "replace" its rows, or "append". `where`
     is a condition for the rows that are kept. `provenance` adds columns: some of "file", "batch", "modified" and "row", or
     True for all. `rescued` is the name of the column with the values that have no column. A batch has at most `max_files` files and `max_bytes` bytes, like "2 GB".
+    `clean_up` says what becomes of ingested files: "keep", "delete", or "archive" to the folder `archive`, once their
+    batch is committed and `clean_up_after`, like "7 days", has passed.
     """
 
     arrives: bool
@@ -36,6 +42,9 @@ class ArrivalOptions(TypedDict, total=False):
     rescued: str
     max_files: int
     max_bytes: int | str
+    clean_up: str
+    archive: str
+    clean_up_after: str
 
 
 def format_of(path: Any) -> str:
@@ -57,6 +66,9 @@ def parse_arrivals(
     changed, rescued = given.get("changed", "refuse"), given.get("rescued", "_rescued")
     if changed not in _CHANGED:
         raise ValueError(f"changed={changed!r} is none of {', '.join(_CHANGED)}{did_you_mean(str(changed), _CHANGED)}")
+    provenance = _parse_provenance(given.get("provenance", ()))
+    if changed == "replace" and "file" not in provenance:
+        raise ValueError('changed="replace" finds the rows of a file by their provenance: declare provenance="file"')
     if not (isinstance(rescued, str) and rescued):
         raise ValueError(f"rescued={rescued!r} is not the name of a column")
     return ArrivingFiles(
@@ -68,11 +80,33 @@ def parse_arrivals(
         _parse_policy(given.get("evolution", "evolve")),
         changed,
         given.get("where"),
-        _parse_provenance(given.get("provenance", ())),
+        provenance,
         rescued,
         _parse_count(given.get("max_files", MAX_FILES)),
         _parse_bytes(given.get("max_bytes", MAX_BYTES)),
+        *_parse_clean_up(path, given),
     )
+
+
+def _parse_clean_up(path: str, given: Mapping[str, Any]) -> tuple[str, str | None, timedelta]:
+    action, archive, after = given.get("clean_up", "keep"), given.get("archive"), given.get("clean_up_after")
+    if action not in _CLEAN_UP:
+        raise ValueError(f"clean_up={action!r} is none of {', '.join(_CLEAN_UP)}{did_you_mean(str(action), _CLEAN_UP)}")
+    if (action == "archive") != (archive is not None):
+        raise ValueError('clean_up="archive" and archive="a/folder" belong together')
+    if archive is not None and _is_listed(archive, path):
+        raise ValueError(f"archive={archive!r} lies where files arrive ({path!r}): archived files would arrive again")
+    return action, archive, timedelta() if after is None else parse_length(after)
+
+
+def _is_listed(folder: str, path: str) -> bool:
+    """Return whether files below a folder would be found again, by the part of the path before its first wildcard."""
+    parts, fixed = (
+        folder.rstrip("/").split("/"),
+        [*takewhile(lambda part: not set(part) & set("*?[{"), path.split("/"))],
+    )
+    below = parts[len(fixed) :]
+    return parts[: len(fixed)] == fixed and not any(part.startswith(("_", ".")) for part in below)
 
 
 def _parse_policy(policy: Any) -> str | dict[str, str]:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from oncelake.model.contracts import Pins, Reading
 from oncelake.model.slices import Slice
-from oncelake.sources.arrivals.accounting import Account
+from oncelake.sources.arrivals.accounting import Account, count_records
 from oncelake.sources.arrivals.arriving import PROVENANCE
 from oncelake.sources.arrivals.backlog import Backlog
 from oncelake.sources.arrivals.current_files import full_path
@@ -18,13 +18,9 @@ from oncelake.sources.arrivals.discovery import partition_values
 from oncelake.sources.arrivals.parsing.packs import (
     BAD_ROW,
     DATA,
-    DRIFT,
     INDEX,
     KIND,
     LINE_OF,
-    NUMBER,
-    RAW,
-    REASON,
     RESCUED_AS,
     ROW,
     PackReader,
@@ -67,6 +63,11 @@ class BatchRead:
         """Return what the commit records of the files and their rows."""
         return self._computed[1].facts()
 
+    def replaced_files(self) -> tuple[str, ...]:
+        """Return the files whose earlier rows are replaced by this batch."""
+        manifest = self.backlog.manifests.load(self.pins["manifest"])
+        return tuple(self.files["path"].to_pylist()) if manifest.facts.get("replaces") else ()
+
     @cached_property
     def files(self) -> pa.Table:
         """The files that are read; their index is the number of their row."""
@@ -74,30 +75,31 @@ class BatchRead:
 
     @cached_property
     def _computed(self) -> tuple[DataFrame, Account]:
-        records, pinned = self._parse()
+        records, counts, pinned = self._parse()
         flat = self._flatten(records, pinned)
-        kept = F.col(KIND) == ROW
-        if self.source.where is not None:
-            kept = kept & F.coalesce(F.expr(self.source.where), F.lit(False))
-        account = Account.of(flat, kept, self.files, self.pins, pinned.version)
+        rows = flat.where(F.col(KIND) == ROW)
+        kept = None if self.source.where is None else rows.where(self.source.where)
+        account = Account.of(counts, kept, self.files, self.pins, pinned.version)
         account.check(self.reading)
         bad = records.where(F.col(KIND) == BAD_ROW)
         write_quarantine(bad, self.files, self.reading, self.pins["manifest"], account.quarantined)
-        return flat.where(kept).select(*self._columns(pinned)), account
+        return (rows if kept is None else kept).select(*self._columns(pinned)), account
 
-    def _parse(self) -> tuple[DataFrame, PinnedSchema]:
-        """Return the records of all files, computed; the schema grows until every value that may have a column has one."""
+    def _parse(self) -> tuple[DataFrame, pa.Table, PinnedSchema]:
+        """Return the records of all files, computed and counted; the schema grows until every value that may have a column has one."""
         ship_package(self.session)
         store = SchemaStore(self.backlog.manifests.folder)
         pinned = pin_schema(self.source, store, self.files, self.reading)
         pinned = evolve_schema(self.source, store, pinned, self._folder_drift(pinned), self.reading)
         for _ in range(_TRIES):
-            records = materialize(self._records(pinned))
-            following = evolve_schema(self.source, store, pinned, self._drift(records), self.reading)
+            # The job that counts them computes them.
+            records = materialize(self._records(pinned), eager=False)
+            counts = count_records(records)
+            following = evolve_schema(self.source, store, pinned, counts.drift, self.reading)
             if following.version == pinned.version:
                 break
             pinned = following
-        return records, pinned
+        return records, counts.files, pinned
 
     def _records(self, pinned: PinnedSchema) -> DataFrame:
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -113,10 +115,6 @@ class BatchRead:
     def _folder_drift(self, pinned: PinnedSchema) -> list[Drift]:
         known = {name.casefold() for name in pinned.schema.names}
         return [drift for drift in partition_drift(self.files) if drift.column.casefold() not in known]
-
-    def _drift(self, records: DataFrame) -> list[Drift]:
-        found = records.where(F.col(KIND) == DRIFT).groupBy(REASON, F.col(RAW).cast("string").alias("type"))
-        return [Drift(row[0], row[1], row[2]) for row in found.agg(F.sum(NUMBER)).collect()]
 
     def _flatten(self, records: DataFrame, pinned: PinnedSchema) -> DataFrame:
         """Return the records with the columns of the rows, and what the path of the file says, where that is asked for."""

@@ -1,0 +1,1 @@
+"""Streams: micro-batches of Structured Streaming, each committed once."""

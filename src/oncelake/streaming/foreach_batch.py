@@ -1,0 +1,120 @@
+"""`once.each_batch`: the guard around the `foreachBatch` function of a stream that exists already.
+
+Spark repeats a micro-batch after a restart, so a plain `foreachBatch` is at-least-once. Here every write of a batch carries
+the stream and the number of the batch inside its commit: a batch that is replayed writes only what is missing.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oncelake.declare.settings import LOCK_TIMEOUT
+from oncelake.delta.compaction import compact_if_due
+from oncelake.delta.log import TableLog
+from oncelake.delta.tables import Lake
+from oncelake.errors import BadDeclaration, OtherCheckpoint
+from oncelake.model.contracts import Pattern
+from oncelake.model.intervals import Grid
+from oncelake.model.markers import marker, parse_stream
+from oncelake.model.names import lake_path
+from oncelake.model.slices import Batch
+from oncelake.model.source_location import declared_at
+from oncelake.model.work import COMMITTED, Outcome, Work
+from oncelake.running.commit import write_work
+from oncelake.running.context import RunContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """Where the guard was declared; a stream has no grid."""
+
+    where: str
+    grid: Grid | None = None
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """One micro-batch of a stream, as the guarded function gets it."""
+
+    name: str
+    stream: str
+    number: int
+    context: RunContext
+    declared: _Declared
+
+    def write(self, frame: DataFrame, pattern: Pattern) -> Outcome:
+        """Write a frame of the batch exactly once; if it is written already, say so and skip it."""
+        if not pattern.takes_batches:
+            problem = f"{pattern.kind} on {pattern.target} replaces rows of earlier batches; a stream appends or merges"
+            raise BadDeclaration(where=self.declared.where, problem=problem)
+        slice_ = Batch(self.stream, self.number)
+        table = self.context.lake.table(pattern.target)
+        log = table.log()
+        _refuse_other_checkpoint(self, pattern.target, log)
+        work = Work(self.name, pattern.target, slice_, 1, pattern.marker(self.name, slice_, 1))
+        outcome = write_work(work, lambda: frame, pattern, table, self.context, self.declared)
+        if outcome.outcome == COMMITTED and pattern.compacts:
+            compact_if_due(table, self.context.session, warnings.warn)
+        return outcome
+
+    def marker(self, target: str) -> Mapping[str, str]:
+        """Return the options of a plain Delta write to a target that make it once: `frame.write.options(**…)`."""
+        found = marker(self.name, target, Batch(self.stream, self.number), 1)
+        return {"txnAppId": found.app_id, "txnVersion": str(found.version)}
+
+    def is_done(self, target: str) -> bool:
+        """Return whether a target has this batch, or a later one, by its own log."""
+        log = self.context.lake.table(target).log()
+        return log is not None and log.done(marker(self.name, target, Batch(self.stream, self.number), 1))
+
+
+def each_batch(
+    function: Callable[[DataFrame, MicroBatch], Any], *, name: str, lake: str, targets: Iterable[str] = ()
+) -> Callable[[DataFrame, int], None]:
+    """Return a function for `foreachBatch` that calls yours with the frame and the batch, so that each batch counts once.
+
+    `name` is the stream's name, part of every marker. If all `targets` have a batch already, your function is not called.
+    The identity of the stream is the id in its checkpoint: with a new checkpoint the numbers start again, and the write is
+    refused.
+    """
+    where, names = declared_at(), tuple(targets)
+    if not isinstance(name, str) or not name.strip():
+        raise BadDeclaration(where=where, problem=f"name={name!r} names no stream")
+    if not callable(function):
+        raise BadDeclaration(where=where, problem=f"each_batch takes a function, not {function!r}")
+    try:
+        place = Lake(lake_path(lake), ".")
+    except ValueError as error:
+        raise BadDeclaration(where=where, problem=str(error)) from error
+
+    def guarded(frame: DataFrame, number: int) -> None:
+        context = RunContext(place, lambda: frame.sparkSession, (), LOCK_TIMEOUT)
+        batch = MicroBatch(name, _query_id(frame, where), int(number), context, _Declared(where))
+        if not names or not all(batch.is_done(target) for target in names):
+            function(frame, batch)
+
+    return guarded
+
+
+def _query_id(frame: DataFrame, where: str) -> str:
+    found = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    if not found:
+        problem = "Spark tells no query id here: call it by foreachBatch of a stream with a checkpoint"
+        raise BadDeclaration(where=where, problem=problem)
+    return str(found)
+
+
+def _refuse_other_checkpoint(batch: MicroBatch, target: str, log: TableLog | None) -> None:
+    """Refuse a stream of the same name with another checkpoint: its numbers say nothing of what is in the table."""
+    known = [parse_stream(app_id) for app_id in log.markers] if log else []
+    others = {found[2] for found in known if found and found[:2] == (batch.name, target)} - {batch.stream}
+    if others:
+        raise OtherCheckpoint(stream=batch.name, target=target, known=min(others), found=batch.stream)
