@@ -118,13 +118,16 @@ class _LiveLine:
         return Text(f"{spinner} {done} · {self.text} ({time.monotonic() - self.start:.0f} s)")
 
 
+_COUNTED = ("written", "deleted", "quarantined")
+
+
 def _format_outcome(outcome: Outcome) -> str:
     work = outcome.work
     head = f"{outcome.outcome.replace('_', ' '):12} {work.pipeline} {work.slice} → {work.target}"
     if outcome.error:
         return f"{head}\n  {outcome.error}"
     rows = outcome.rows
-    counts = [f"{count:,} {name}" for name, count in (("written", rows.written), ("deleted", rows.deleted)) if count]
+    counts = [f"{count:,} {name}" for name in _COUNTED if (count := rows[name])]
     version = f"version {outcome.version}, " if outcome.version is not None else ""
     return f"{head}  {version}{', '.join(counts) or 'no rows'}  {outcome.seconds:.1f} s"
 

@@ -36,6 +36,8 @@ class WaitingBatch:
     files: int
     bytes: int
     frozen: bool
+    # How the files are read: many of them by a task, or large ones in parts.
+    reading: str = ""
 
 
 @dataclass(frozen=True)

@@ -141,4 +141,6 @@ def _item(pipeline: Pipeline, pattern: Pattern, batch: Batch, log: Log | None, w
     if waiting is None:
         return Planned(work, "run", "not done yet", size=size)
     state = "frozen and not done yet" if waiting.frozen else "new"
-    return Planned(work, "run", f"{waiting.files:,} files, {waiting.bytes:,} bytes, {state}", size=size)
+    files = "1 file" if waiting.files == 1 else f"{waiting.files:,} files"
+    why = ", ".join(filter(None, (files, f"{waiting.bytes:,} bytes", state, waiting.reading)))
+    return Planned(work, "run", why, size=size)

@@ -20,6 +20,7 @@ from oncelake.sources.arrivals.discovery import Discovery, discover
 from oncelake.sources.arrivals.known_files import Difference, KnownFiles
 from oncelake.sources.arrivals.manifests import Manifests, decode_files
 from oncelake.sources.arrivals.packing import split_batches
+from oncelake.sources.arrivals.work_list import PART_BYTES
 
 if TYPE_CHECKING:
     from oncelake.sources.arrivals.arriving import ArrivingFiles
@@ -54,7 +55,7 @@ class Backlog:
         discovery, found = self.look()
         first = numbers[-1] + 1 if numbers else 0
         for number, part in enumerate(self._split(found), first):
-            batches.append(WaitingBatch(number, part.files.num_rows, size_of(part.files), frozen=False))
+            batches.append(self._batch(number, part.files, frozen=False))
         return Waiting(self.source.stream, tuple(batches), tuple(self._notes(discovery, found)))
 
     def freeze(self, done: int | None) -> Waiting:
@@ -124,7 +125,13 @@ class Backlog:
 
     def _frozen(self, number: int) -> WaitingBatch:
         files = self.manifests.load(number).files
-        return WaitingBatch(number, files.num_rows, size_of(files), frozen=True)
+        return self._batch(number, files, frozen=True)
+
+    def _batch(self, number: int, files: pa.Table, frozen: bool) -> WaitingBatch:
+        large = int(pc.sum(pc.greater(files["size"], PART_BYTES)).as_py() or 0)
+        how = "large, read in parts" if self.source.splittable else "large, read by a task each"
+        reading = f"{large:,} {how}, the others packed" if large else "packed"
+        return WaitingBatch(number, files.num_rows, size_of(files), frozen, reading)
 
     def _split(self, found: Difference) -> list[Part]:
         """Return the files of the batches to freeze. Changed files whose rows are replaced have batches of their own."""
