@@ -18,6 +18,7 @@ PUBLIC = [
     "aggregate",
     "append",
     "differences",
+    "each_batch",
     "files",
     "fingerprint",
     "key",
