@@ -340,7 +340,7 @@ def same(one, other):
     return one.schema == other.schema and repr(one.to_pylist()) == repr(other.to_pylist())
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(lines(), min_size=6, max_size=12))
 def test_arrow_reads_only_what_the_strict_parser_reads_alike(contents):
     reader = ArrowReader.of(SCHEMA)
