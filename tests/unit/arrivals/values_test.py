@@ -107,7 +107,7 @@ def test_values_that_do_not_fit_are_null_with_a_reason(text, type_, reason):
 @pytest.mark.parametrize(
     ("text", "type_", "expected"),
     [
-        (" +007 ", pa.int32(), 7),
+        (" +7 ", pa.int32(), 7),
         ("TRUE", pa.bool_(), True),
         (".5", pa.float64(), 0.5),
         ("12.5", MONEY, Decimal("12.5")),
@@ -124,6 +124,9 @@ def test_texts_that_fit(text, type_, expected):
     ("text", "type_", "reason"),
     [
         ("", pa.int32(), "not an integer"),
+        ("08001", pa.int64(), "a leading zero, which a number does not keep"),
+        ("08001", pa.float64(), "a leading zero, which a number does not keep"),
+        ("-007.5", pa.decimal128(5, 2), "a leading zero, which a number does not keep"),
         ("1,234", pa.float64(), "not a number"),
         ("١", pa.int32(), "not an integer"),
         ("inf", pa.float64(), "not finite"),

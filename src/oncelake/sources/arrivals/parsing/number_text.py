@@ -12,6 +12,9 @@ from oncelake.sources.arrivals.parsing.json_text import Number
 
 INTEGER = re.compile(r"[+-]?[0-9]+")
 NUMBER = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?[0-9]+))?")
+# A code like 08001 is no number: as one it would lose its zero.
+PADDED = re.compile(r"[+-]?0[0-9]")
+LEADING_ZERO = "a leading zero, which a number does not keep"
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf(inity)?)", re.IGNORECASE)
 
 

@@ -15,6 +15,7 @@ _NO_TEXT = pa.scalar(None, pa.string())
 _INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
 _FRACTION = r"^-?(0|[1-9][0-9]{0,14})\.[0-9]{1,15}$"
 _NUMBER = r"^-?(0|[1-9][0-9]{0,6})(\.[0-9]{1,15})?$"
+_PADDED = r"^[+-]?0[0-9]"
 _TIMESTAMP = r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
 # Below the first integers are exact; what is above the second is no number that became zero.
 _LIMITS = {pa.float64(): (1e15, 1e-300), pa.float32(): (1e7, 1e-30)}
@@ -62,7 +63,7 @@ def _cast(texts: pa.Array, type_: pa.DataType) -> pa.Array:
         return _cast_matching(plain, pa.timestamp("us"), _TIMESTAMP).cast(type_)
     if pa.types.is_decimal128(type_) and 0 <= type_.scale < type_.precision:
         fraction = rf"(\.[0-9]{{1,{type_.scale}}})?" if type_.scale else ""
-        return _cast_matching(texts, type_, rf"^-?[0-9]{{1,{type_.precision - type_.scale}}}{fraction}$")
+        return _cast_matching(texts, type_, rf"^-?(0|[1-9][0-9]{{0,{type_.precision - type_.scale - 1}}}){fraction}$")
     return pa.nulls(len(texts), type_)
 
 
@@ -98,7 +99,8 @@ def _to_floats(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     size = pc.abs(numbers)
     certain = pc.and_(pc.less(size, pa.scalar(most, type_)), pc.greater(size, pa.scalar(least, type_)))
     zero = pc.is_in(texts, value_set=_ZEROS)
-    return _only(numbers, pc.or_(certain, zero))
+    padded = pc.match_substring_regex(texts, _PADDED)
+    return _only(numbers, pc.or_(pc.and_not(certain, padded), zero))
 
 
 def _only(values: pa.Array, fits: pa.Array | None) -> pa.Array:

@@ -16,7 +16,9 @@ from oncelake.sources.arrivals.parsing.json_text import BadJson, Number, load
 from oncelake.sources.arrivals.parsing.names import NO_SUCH_COLUMN, FieldNames
 from oncelake.sources.arrivals.parsing.number_text import (
     INTEGER,
+    LEADING_ZERO,
     NUMBER,
+    PADDED,
     digits,
     integer_within,
     number_text,
@@ -124,6 +126,8 @@ def _integer(value: Any, limit: int, name: str) -> Converted:
     text = number_text(value)
     if text is None or not INTEGER.fullmatch(text):
         return None, why_not_number(text, "an integer")
+    if PADDED.match(text):
+        return None, LEADING_ZERO
     number = integer_within(text, limit)
     return number, None if number is not None else f"out of range of {name}"
 
@@ -133,6 +137,8 @@ def _decimal(value: Any, precision: int, scale: int) -> Converted:
     text = value.strip() if is_text(value) else number_text(value)
     if text is None or not NUMBER.fullmatch(text):
         return None, why_not_number(text, "a number")
+    if PADDED.match(text):
+        return None, LEADING_ZERO
     sign, shown, power = digits(text)
     if len(shown) + power > precision - scale:
         return None, f"out of range of decimal({precision}, {scale})"
@@ -161,6 +167,8 @@ def _floating(value: Any, nearest: Callable[[str], float], name: str) -> Convert
     text = number_text(value)
     if text is None or not NUMBER.fullmatch(text):
         return None, why_not_number(text, "a number")
+    if PADDED.match(text):
+        return None, LEADING_ZERO
     try:
         number = nearest(text)
     except pa.ArrowInvalid:
