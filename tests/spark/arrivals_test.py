@@ -406,3 +406,20 @@ def test_replacing_needs_the_file_of_each_row_and_append():
         events(changed="replace")
     with pytest.raises(once.OncelakeError, match="append only"):
         events(once.merge("t", keys="id"), changed="replace", provenance="file")
+
+
+def test_column_names_that_delta_refuses_are_refused_before_the_table_is_there(project, landing, tmp_path):
+    p = project(events(kind="csv"))
+    drop(landing, "a.csv", "id,last update", "1,x")
+    (work,) = p.run().works
+    assert work.code == "wrong_columns"
+    assert "'last update'" in work.error
+    assert not (tmp_path / "lake/bronze").exists()
+    renamed = once.pipeline(reads=once.files("landing", format="csv"), writes=once.append("bronze"), name="events")(
+        lambda rows: rows.withColumnRenamed("last update", "last_update")
+    )
+    p = project(renamed)
+    p.run()
+    drop(landing, "b.csv", "id,last update,more", "2,y,z")
+    p.run()
+    assert table(p, "bronze", "id", "last_update") == [(1, "x"), (2, "y")]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Error = TypeVar("Error", bound=WorkFailed)
 
 _EXAMPLES = 3
+_REFUSED = re.compile(r"[ ,;{}()\n\t=]")
 # The file of checksums beside `a:b.json` is `.a:b.json.crc`, and Hadoop takes what is before the colon for a scheme.
 _COLON = re.compile(r"Relative path in absolute URI: \.([^/\n]*:[^/\n]*)\.crc")
 
@@ -41,6 +42,7 @@ def compute(
     after the read; and before the table is created, because a frame that fails must not leave an empty table.
     """
     log = known_log(writing)
+    _refuse_names(frame, log, writing)
     if log is not None:
         _fit(frame, log, writing, evolve)
     if log is None or writing.verify_inputs is not None:
@@ -132,6 +134,18 @@ def _fit(frame: DataFrame, log: TableLog, writing: Writing, evolve: bool) -> Non
         parts.append("the frame has a column twice")
     if parts:
         raise error_for(WrongColumns, writing, difference="; ".join(parts))
+
+
+def _refuse_names(frame: DataFrame, log: TableLog | None, writing: Writing) -> None:
+    """Refuse column names that Delta refuses: delta-rs would create the table, and the next new column would fail."""
+    configuration = log.metadata.get("configuration") or {} if log else {}
+    if configuration.get("delta.columnMapping.mode", "none") != "none":
+        return
+    wrong = [name for name in frame.columns if _REFUSED.search(name)]
+    if wrong:
+        named = ", ".join(map(repr, wrong))
+        difference = f"Delta refuses spaces and any of ,;{{}}()= in column names, as in {named}: rename them in the function"
+        raise error_for(WrongColumns, writing, difference=difference)
 
 
 def error_for(error: type[Error], writing: Writing, **facts: Any) -> Error:
