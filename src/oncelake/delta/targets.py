@@ -144,7 +144,9 @@ def _refuse_names(frame: DataFrame, log: TableLog | None, writing: Writing) -> N
     wrong = [name for name in frame.columns if _REFUSED.search(name)]
     if wrong:
         named = ", ".join(map(repr, wrong))
-        difference = f"Delta refuses spaces and any of ,;{{}}()= in column names, as in {named}: rename them in the function"
+        difference = (
+            f"Delta refuses spaces and any of ,;{{}}()= in column names, as in {named}: rename them in the function"
+        )
         raise error_for(WrongColumns, writing, difference=difference)
 
 
