@@ -39,6 +39,7 @@ test-all: quick  ## the longer shapes too (hours)
 prove: setup  ## every pattern killed at every file call, with real kills and faults; every mutant (hours)
 	$(BIN)/python tests/proofs/full.py
 	$(BIN)/pytest -m '' tests/proofs
+	ONCELAKE_FUZZ=20000 $(BIN)/pytest -q tests/unit/arrivals/fuzz_test.py
 
 bench: setup  ## the figures in bench/results, measured again
 	$(BIN)/python -m bench
