@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -17,6 +19,7 @@ def test_the_demo_goes_as_it_should(tmp_path):
     assert (tmp_path / "demo" / "totals.svg").exists()
 
 
+@pytest.mark.long
 def test_reports_with_drifting_headers_are_one_table_in_any_order(spark, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES / "covid"))
     import reports
