@@ -17,8 +17,10 @@ BENCHES = (
     "fingerprint",
     "proving",
     "merging",
+    "no_lock",
     "backfill",
     "large_log",
+    "arrivals",
     "scale",
 )
 RESULTS = Path(__file__).parent / "results"
@@ -31,6 +33,8 @@ def main(names):
         for figure in importlib.import_module(f"bench.{name}").measure():
             print(f"{name}: {figure['what']}: {figure['figure']} {figure['unit']} (goal {figure['goal']})", flush=True)
             figures.append(figure)
+        if "BENCH_SCALE" in os.environ:  # a trial with other sizes
+            continue
         machine = {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.system()}
         document = {"bench": name, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}", "machine": machine, "figures": figures}
         (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")

@@ -5,11 +5,9 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from unittest.mock import patch
 
 import oncelake as once
 from bench.clock import figure
-from oncelake.delta.tables import DeltaTable
 from oncelake.spark.session import open_session
 
 ROWS, SHARE, DAYS, MERGES, MANY = 5_000_000, 100, 30, 50, 1_000_000
@@ -35,7 +33,7 @@ def measure():
     spark = open_session({"spark.driver.memory": "6g"})
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage(spark, Path(folder))
-        for part in (_random, _without_lock, _replay, _partition, _repair, _many):
+        for part in (_random, _replay, _partition, _repair, _many):
             yield from part(stage)
 
 
@@ -84,16 +82,6 @@ def ours(frame, pattern):
     return lambda lake: once.write(frame, pattern, work="bench/1", lake=str(lake))
 
 
-def without_lock(job):
-    """The same job on a table that no lock keeps others out of, as on an object store or under Connect."""
-
-    def run(lake):
-        with patch.object(DeltaTable, "exclusive", property(lambda _: False)):
-            job(lake)
-
-    return run
-
-
 def plain(frame, on="t.id = s.id"):
     from delta.tables import DeltaTable
 
@@ -131,20 +119,6 @@ def _random(stage):
         figure(f"{what}: ours / plain MERGE", round(found["ours"] / found["plain"], 3), "×", "≤ 0.6", **found),
         figure(f"{what}: ours / hand-tuned MERGE", round(found["ours"] / found["tuned"], 3), "×", "≤ 1.05", **found),
     ]
-
-
-def _without_lock(stage):
-    """What it costs that no clause is dropped because of an earlier read, and that the predecessor is compared."""
-    frame, deletes = stage.batch(f"id % {SHARE} = 11"), stage.batch(f"id % {SHARE} = 13")
-    patterns = {
-        "merge": (frame, once.merge("t", keys="id", latest_by="at")),
-        "merge with deletes": (deletes, once.merge("t", keys="id", latest_by="at", delete_when="id % 2 = 0")),
-    }
-    for name, (rows, pattern) in patterns.items():
-        job = ours(rows, pattern)
-        best = stage.best_times(locked=("flat", job), unlocked=("flat", without_lock(job)))
-        what = f"{name} of 1 % random keys, {ROWS:,} rows: without a lock / with it"
-        yield figure(what, round(best["unlocked"] / best["locked"], 3), "×", "—", **best)
 
 
 def _replay(stage):

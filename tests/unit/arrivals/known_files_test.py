@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from oncelake.errors import ManifestUnreadable
+from oncelake.sources.arrivals import known_files
 from oncelake.sources.arrivals.discovery import FILES
 from oncelake.sources.arrivals.known_files import KNOWN, KnownFiles
 from oncelake.sources.arrivals.manifests import Manifests
@@ -225,6 +226,22 @@ def test_any_order_of_batches_kills_and_compactions_agrees_with_a_dict(manifests
         if rng.random() < 0.2 and caches(manifests):
             damage(f"{manifests.folder}/{rng.choice(caches(manifests))}", rng.choice(["deleted", "cut off"]))
         assert known(manifests) == expected
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_listing_is_subtracted_alike_in_ranges_and_as_a_whole(manifests, monkeypatch, seed):
+    chosen = random.Random(seed)
+    paths = [*ODD, *(f"{chosen.randrange(16**4):04x}/{number}" for number in range(60))]
+    freeze(manifests, 0, *chosen.sample(paths, 30))
+    KnownFiles.load(manifests.folder).compact(always=True)
+    freeze(manifests, 1, *((path, 2, 2) for path in chosen.sample(paths, 10)))
+    listing = sorted((path, chosen.randint(1, 2), 2) for path in chosen.sample(paths, 50))
+    whole = subtract(manifests, *listing)
+    assert all(whole)
+    monkeypatch.setattr(known_files, "_LOOKED_UP", 7)
+    assert subtract(manifests, *listing) == whole
+    chosen.shuffle(listing)
+    assert [sorted(map(str, part)) for part in subtract(manifests, *listing)] == [sorted(map(str, p)) for p in whole]
 
 
 def test_three_hundred_thousand_known_files_are_subtracted(manifests):

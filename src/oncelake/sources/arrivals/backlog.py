@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from oncelake.model.contracts import Pins, Reading
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval
 from oncelake.sources.arrivals.discovery import Discovery, discover
-from oncelake.sources.arrivals.known_files import Difference, KnownFiles
+from oncelake.sources.arrivals.known_files import Difference, KnownFiles, may_be_due
 from oncelake.sources.arrivals.manifests import Manifests, decode_files
 from oncelake.sources.arrivals.packing import split_batches
 from oncelake.sources.arrivals.work_list import PART_BYTES
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from oncelake.sources.arrivals.arriving import ArrivingFiles
 
 _EXAMPLES = 3
+# Listings by pattern and root: the run that follows its plan at once need not list a million files again.
+_RECENT_SECONDS = 5.0
+_listings: dict[tuple[str, str], tuple[float, Discovery]] = {}
 
 
 class Part(NamedTuple):
@@ -67,8 +71,9 @@ class Backlog:
             numbers = self.manifests.numbers()
             undone = self._undone(numbers, done)
             first = numbers[-1] + 1 if numbers else 0
-            parts = list(enumerate(self._split(self.look()[1]), first))
+            parts = list(enumerate(self._split(self.look(recent=True)[1]), first))
             if all(self._freeze(number, part) for number, part in parts):
+                _release_memory()
                 batches = (self._frozen(number) for number in (*undone, *(number for number, _ in parts)))
                 return Waiting(self.source.stream, tuple(batches))
 
@@ -84,7 +89,8 @@ class Backlog:
             if accounts := facts[number].get("accounts"):
                 self.manifests.record(number, decode_files(accounts))
                 failpoint("accounted")
-        KnownFiles.load(self.manifests.folder).compact()
+        if may_be_due(self.manifests.folder):
+            KnownFiles.load(self.manifests.folder).compact()
 
     def rebuild(self, facts: Mapping[int, Mapping[str, Any]]) -> list[int]:
         """Write the manifests and outcomes that are missing from the accounts in the facts of the commits."""
@@ -106,16 +112,30 @@ class Backlog:
             return files
         return files.filter(pc.invert(pc.is_in(files["path"], value_set=pa.array(left, pa.string()))))
 
-    def look(self) -> tuple[Discovery, Difference]:
-        """Return the files there are now, and what is new or changed among them."""
-        lake, span = self.reading.lake, self.reading.slice
-        discovery = discover(lake.file(self.source.path), lake.file(""))
+    def look(self, recent: bool = False) -> tuple[Discovery, Difference]:
+        """Return the files there are now, and what is new or changed among them; with `recent` by the listing of a plan."""
+        discovery, span = self._discover(recent), self.reading.slice
         if isinstance(span, Interval):
             first, last = (int(instant.timestamp() * 1e9) for instant in (span.start, span.end))
             times = discovery.files["modified"]
             inside = pc.and_(pc.greater_equal(times, first), pc.less(times, last))
             discovery = replace(discovery, files=discovery.files.filter(inside))
         return discovery, KnownFiles.load(self.manifests.folder).subtract(discovery.files)
+
+    def _discover(self, recent: bool) -> Discovery:
+        """List the files, or with `recent` return the listing that was made just before, once.
+
+        A file that has changed since then is noticed before it is read, like one that changes after any listing.
+        """
+        pattern = (self.reading.lake.file(self.source.path), self.reading.lake.file(""))
+        made, listing = _listings.pop(pattern, (0.0, None))
+        if listing is not None and recent and time.monotonic() - made < _RECENT_SECONDS:
+            return listing
+        discovery = discover(*pattern)
+        _release_memory()
+        if not recent:
+            _listings[pattern] = time.monotonic(), discovery
+        return discovery
 
     def _undone(self, numbers: list[int], done: int | None) -> list[int]:
         """Return the frozen batches after the last one that every target has; raise if manifests were lost."""
@@ -151,6 +171,11 @@ class Backlog:
         if discovery.ignored:
             examples = ", ".join(f"{each.path} ({each.reason})" for each in discovery.ignored[:_EXAMPLES])
             yield f"{discovery.ignored_count:,} files are left out: {examples}"
+
+
+def _release_memory() -> None:
+    """Give back what sorting and comparing a million files needed: Arrow would keep it while Spark runs."""
+    pa.default_memory_pool().release_unused()
 
 
 def folder_of(reading: Reading) -> str:

@@ -150,7 +150,11 @@ class Found:
     def discovery(self) -> Discovery:
         """Return everything, sorted by path."""
         self.flush()
-        files = pa.Table.from_batches(self.batches, FILES).sort_by("path")
+        files = pa.Table.from_batches(self.batches, FILES)
+        # Of a million paths, no more copies than one: without this, sorting makes another.
+        self.batches.clear()
+        files = files.combine_chunks()
+        files = files.sort_by("path")
         examples = (Ignored(path, reason) for reason, paths in sorted(self._samples.items()) for path in sorted(paths))
         return Discovery(files, tuple(examples), dict(self._ignored))
 

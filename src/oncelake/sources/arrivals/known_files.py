@@ -6,7 +6,8 @@ file and the few manifests after it. It is a cache: if it is missing or damaged,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,6 +29,8 @@ from oncelake.storage.objects import remove_file, replace_file, storage
 KNOWN = pa.schema([*FILES, pa.field("batch", pa.int64())])
 # The cache is rewritten after so many batches, or when it grows by a quarter, but not for a few files.
 _MANY_BATCHES, _GROWTH, _FEW_FILES = 50, 0.25, 1_000
+# So many files of a listing are looked up at a time.
+_LOOKED_UP = 100_000
 # The newest caches that are kept: the second is read if the first is damaged.
 _KEPT = 2
 
@@ -76,17 +79,11 @@ class KnownFiles:
 
     def subtract(self, listing: pa.Table) -> Difference:
         """Return what of a listing is new, and what has changed since it was frozen."""
-        position = pc.index_in(listing["path"], value_set=self.files["path"])
-        known = self.files.select(["size", "modified", "batch"]).take(position)
-        # Null for new files, which the filter drops.
-        differs = pc.or_(
-            pc.not_equal(listing["size"], known["size"]), pc.not_equal(listing["modified"], known["modified"])
+        newest = _merge(KNOWN.empty_table(), [files for _, files in self.tail])
+        parts = [_subtract(files, _replace(*known)) for files, *known in _aligned(listing, self.base, newest)]
+        return Difference(
+            pa.concat_tables([part.new for part in parts]), pa.concat_tables([part.changed for part in parts])
         )
-        changed = listing.filter(differs)
-        frozen = known.rename_columns(["known_size", "known_modified", "batch"]).filter(differs)
-        for name in frozen.column_names:
-            changed = changed.append_column(name, frozen[name])
-        return Difference(listing.filter(pc.is_null(position)), changed)
 
     def compact(self, always: bool = False) -> KnownFiles:
         """Write the cache if many batches or files came since; return the known files as they are kept then.
@@ -109,6 +106,16 @@ class KnownFiles:
     def _is_due(self, settled: Sequence[pa.Table]) -> bool:
         added = sum(files.num_rows for files in settled)
         return len(settled) >= _MANY_BATCHES or added >= max(_FEW_FILES, _GROWTH * self.base.num_rows)
+
+
+def may_be_due(folder: str) -> bool:
+    """Return whether `compact` may have something to do, by the manifests after the newest cache; that is not read."""
+    manifests = Manifests(folder)
+    numbers = manifests.numbers(max(known_numbers(folder), default=-1))
+    if len(numbers) >= _MANY_BATCHES:
+        return True
+    added = sum(int(manifest.files.num_rows) for manifest in manifests.load_all(numbers))
+    return added >= _FEW_FILES
 
 
 def _newest_cache(folder: str) -> tuple[int, pa.Table]:
@@ -140,13 +147,47 @@ def _tail(manifests: Manifests, numbers: Sequence[int], recorded: set[int]) -> I
         yield manifest.number, files.append_column("batch", pa.repeat(manifest.number, files.num_rows))
 
 
+def _aligned(listing: pa.Table, *known: pa.Table) -> Iterator[tuple[pa.Table, ...]]:
+    """Yield tables that are sorted by path in ranges of the same paths: to look up a range needs a fraction of the memory."""
+    starts, count = [0] * len(known), listing.num_rows
+    step = _LOOKED_UP if all(map(_is_sorted, (listing, *known))) else max(count, 1)
+    for start in range(0, max(count, 1), step):
+        ends = [table.num_rows for table in known]
+        if start + step < count:
+            following = listing["path"][start + step].as_py()
+            ends = [bisect_left(table["path"], following, key=lambda path: path.as_py()) for table in known]
+        yield (
+            listing.slice(start, step),
+            *(table.slice(begin, end - begin) for table, begin, end in zip(known, starts, ends, strict=True)),
+        )
+        starts = ends
+
+
+def _is_sorted(files: pa.Table) -> bool:
+    paths = files["path"].combine_chunks()
+    return files.num_rows < 2 or bool(pc.all(pc.less_equal(paths[:-1], paths[1:])).as_py())
+
+
+def _subtract(listing: pa.Table, files: pa.Table) -> Difference:
+    position = pc.index_in(listing["path"], value_set=files["path"])
+    known = files.select(["size", "modified", "batch"]).take(position)
+    # Null for new files, which the filter drops.
+    differs = pc.or_(pc.not_equal(listing["size"], known["size"]), pc.not_equal(listing["modified"], known["modified"]))
+    changed = listing.filter(differs)
+    frozen = known.rename_columns(["known_size", "known_modified", "batch"]).filter(differs)
+    for name in frozen.column_names:
+        changed = changed.append_column(name, frozen[name])
+    return Difference(listing.filter(pc.is_null(position)), changed)
+
+
 def _merge(base: pa.Table, later: Sequence[pa.Table]) -> pa.Table:
     """Return every path once, as the newest batch has it."""
-    if not later:
-        return base
-    newest = _newest_per_path(conform(pa.concat_tables(later), KNOWN))
-    if not base.num_rows:
-        return newest
+    return _replace(base, _newest_per_path(conform(pa.concat_tables(later), KNOWN))) if later else base
+
+
+def _replace(base: pa.Table, newest: pa.Table) -> pa.Table:
+    if not base.num_rows or not newest.num_rows:
+        return newest if newest.num_rows else base
     return pa.concat_tables([base.filter(pc.invert(pc.is_in(base["path"], value_set=newest["path"]))), newest])
 
 
