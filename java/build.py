@@ -21,7 +21,8 @@ ENTRY = "oncelake/S3ConditionalLogStore.class"
 
 def compiled() -> bytes:
     """Compile the source for Java 17 and return the class."""
-    class_path = [*delta_jars(), *map(str, pyspark_jars("hadoop-client-api-*"))]
+    others = [jar for name in ("hadoop-client-api-*", "jackson-*") for jar in pyspark_jars(name)]
+    class_path = [*delta_jars(), *map(str, others)]
     with tempfile.TemporaryDirectory() as scratch:
         command = ["javac", "--release", "17", "-g:lines", "-cp", ":".join(class_path), "-d", scratch, str(SOURCE)]
         subprocess.run(command, check=True)

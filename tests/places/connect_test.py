@@ -165,6 +165,7 @@ def test_a_server_that_was_killed_is_said_and_the_next_one_goes_on(project, plac
     out, err = client.communicate(timeout=300)
     assert client.returncode == 1, out + err
     assert json.loads(out)["works"][0]["outcome"] in ("failed", "unknown"), out
+    assert json.loads(out)["works"][0]["code"] in ("server_lost", "outcome_unknown"), out
     place.start()
     make_project(root, (root / "pipelines.py").read_text(), SETTINGS.format(address=place.address))
     assert run(root, "run", "--date", DAYS[0])[1]["outcome"] == "done"

@@ -13,9 +13,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from obstore.store import S3Store
 
 from oncelake.spark.jars import LOG_STORE, LOG_STORE_JAR
 from oncelake.spark.session import log_folder
+from oncelake.storage.lease import LeaseFiles
 from support.lakes import DAYS, land, land_days, make_project, orders_of
 from support.s3 import (
     ACCESS_KEY,
@@ -47,6 +49,11 @@ DAILY = {
 
 @once.pipeline(**DAILY, writes=once.replace_interval("silver.orders", time="at"))
 def orders(files):
+    return files.withColumn("at", F.to_timestamp("at"))
+
+
+@once.pipeline(**DAILY | {"start": "2024-04-01"}, writes=once.replace_interval("silver.ranges", time="at"))
+def ranges(files):
     return files.withColumn("at", F.to_timestamp("at"))
 
 
@@ -144,7 +151,7 @@ def root(front, tmp_path_factory):
 def drivers(root):
     """Two drivers. The first runs a command before anything else, which starts its session as it does for users."""
     made = [Driver(root, root.parent / name) for name in ("first", "second")]
-    made[0].tell("command", "run", "--date", DAYS[0], "--json")
+    made[0].tell("command", "run", "orders", "customers", "--date", DAYS[0], "--json")
     made[1].tell("warm")
     made[0].exit_code, made[1].log_store = made[0].answer(), made[1].answer()
     made[0].log_store = made[0].ask("warm")
@@ -184,7 +191,7 @@ def test_a_command_on_s3_needs_nothing_but_the_profile(first, front, root):
     assert first.log_store == LOG_STORE
     document = json.loads(first.output[0].read_text().splitlines()[0])
     assert outcomes(document) == ["committed", "committed"]
-    assert first.ask("command", "status", "--json") == 0
+    assert first.ask("command", "status", "orders", "customers", "--json") == 0
     status = json.loads(first.output[0].read_text().splitlines()[1])
     assert status["environment"]["profile"] == "s3"
     assert status["environment"]["several_drivers"] is True
@@ -347,3 +354,86 @@ def test_two_runners_of_the_same_work_commit_it_once(drivers, front, root):
         driver.tell("run", "orders", date="2024-03-18")
     assert sorted(outcomes(driver.answer()) for driver in drivers) == [["already_done"], ["committed"]]
     assert sum("/2024-03-18" in work for work in works(front, "silver/orders")) == 1
+
+
+def versions(front, table):
+    """Return the slice of every marker in a table, with its generation, in the order of the commits."""
+    actions = [json.loads(line) for commit in commits(front, table) for line in commit.splitlines()]
+    found = [action["txn"] for action in actions if "txn" in action]
+    return [(txn["appId"].rpartition("/")[2].replace("T00:00:00Z", ""), txn["version"]) for txn in found]
+
+
+def direct_store(front):
+    options = {"endpoint": front.server, "region": REGION, "access_key_id": "a", "secret_access_key": "b"}
+    return S3Store(front.bucket, config=options, client_options={"allow_http": True})
+
+
+def expire_lease(front, table):
+    """Let the lease of a suspended holder expire now, and not in a minute."""
+    leases = LeaseFiles(direct_store(front), f"lake/_oncelake/leases/{table}")
+    leases.end(leases.newest()[0])
+
+
+def land_range(root, first, amount):
+    """Land orders of three days, with one amount each."""
+    days = [f"2024-04-{first + number:02}" for number in range(3)]
+    for day in days:
+        land(root, day, [{"id": int(day[-2:]), "amount": amount, "at": f"{day}T06:00:00Z"}])
+    return days, {"start": days[0], "end": f"2024-04-{first + 3:02}"}
+
+
+def day_after(day):
+    return f"2024-04-{int(day[-2:]) + 1:02}"
+
+
+def amounts(first, front, days):
+    """Return the amounts of some days."""
+    found = first.ask("amounts", f"{front.lake}/silver/ranges")
+    return [found.get(str(int(day[-2:]))) for day in days]
+
+
+def test_a_range_on_s3_is_one_commit(first, front, root):
+    days, span = land_range(root, 1, 1.0)
+    assert outcomes(first.ask("run", "ranges", **span)) == ["committed"]
+    assert versions(front, "silver/ranges") == [("2024-04-01..2024-04-04", 1)]
+    assert outcomes(first.ask("run", "ranges", **span)) == ["already_done"]
+    assert amounts(first, front, days) == [[1.0]] * 3
+
+
+@pytest.mark.parametrize("new", [False, pytest.param(True, marks=pytest.mark.long)], ids=["table", "new table"])
+def test_a_suspended_holder_does_not_overwrite_a_day_that_was_restated_meanwhile_by_its_range(
+    drivers, front, root, new
+):
+    holder, other = drivers
+    days, span = land_range(root, 7 if new else 4, 1.0)
+    if new:
+        keys = all_objects(front.server, front.bucket)
+        direct_store(front).delete([key for key in keys if key.startswith("lake/silver/ranges/")])
+    before = len(versions(front, "silver/ranges"))
+    holder.tell("run_pausing", "committing", "ranges", **span)
+    assert holder.answer() == "paused"
+    expire_lease(front, "silver.ranges")
+    assert outcomes(other.ask("run", "ranges", date=days[1])) == ["committed"]
+    land(root, days[1], [{"id": int(days[1][-2:]), "amount": 2.0, "at": f"{days[1]}T06:00:00Z"}])
+    assert outcomes(other.ask("restate", "ranges", date=days[1])) == ["committed"]
+    holder.process.stdin.write("go on\n")
+    holder.process.stdin.flush()
+    report = holder.answer()
+    assert {work["outcome"] for work in report["works"]} == {"committed", "already_done"}
+    assert amounts(other, front, days) == [[1.0], [2.0], [1.0]]
+    written = [slice_ for slice_, _ in versions(front, "silver/ranges")[before:] if not slice_.startswith("restate")]
+    assert sorted(written) == sorted(f"{days[n]}..{day_after(days[n])}" for n in (0, 1, 1, 2))
+
+
+def test_a_suspended_holder_of_a_day_does_not_overwrite_a_range_that_it_did_not_know_of(drivers, front, root):
+    holder, other = drivers
+    days, span = land_range(root, 10, 1.0)
+    holder.tell("run_pausing", "committing", "ranges", date=days[1])
+    assert holder.answer() == "paused"
+    expire_lease(front, "silver.ranges")
+    land_range(root, 10, 2.0)
+    assert outcomes(other.ask("run", "ranges", **span)) == ["committed"]
+    holder.process.stdin.write("go on\n")
+    holder.process.stdin.flush()
+    assert outcomes(holder.answer()) == ["already_done"]
+    assert amounts(other, front, days) == [[2.0]] * 3

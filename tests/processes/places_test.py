@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.variants import SEED, VARIANTS, sample
+from support.variants import SEED, VARIANTS, sample, sampled
 
 TESTS = Path(__file__).parents[1]
 PLACES = ("cluster", "connect", "s3")
@@ -26,7 +26,8 @@ def behave(place, *options):
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("place", PLACES)
+# A place takes up to three minutes: `make test` tries one of them, another with other commits.
+@pytest.mark.parametrize("place", sampled(PLACES, 1, "place"))
 def test_a_sample_of_the_behaviours_holds(place):
     (name,) = sample([each.name for each in VARIANTS.values() if not each.more_of_the_same], 1, place)
     # An expression of pytest takes no comma; the other shapes of the same pattern are long.

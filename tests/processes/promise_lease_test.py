@@ -49,7 +49,7 @@ def test_a_runner_that_was_suspended_does_not_take_a_number_that_was_deleted(lea
 
 def test_the_suspended_runner_waits_for_the_newer_lease(leases):
     leases.take(1, ME)
-    leases.renew(1, ME, 0)
+    leases.end(1)
     slept = []
     look = leases.newest
 
@@ -67,7 +67,7 @@ def test_the_suspended_runner_waits_for_the_newer_lease(leases):
     taken, holder = acquire(Suspended(leases.store, leases.folder), {"pid": "suspended"}, 0, lambda: False)
     assert slept
     assert (taken, holder["pid"]) == (None, 1)
-    leases.renew(3, ME, 0)
+    leases.end(3)
     assert acquire(leases, {"pid": "next"}, 0, lambda: False)[0] == 4
 
 
@@ -102,14 +102,14 @@ def test_runners_that_stop_between_the_look_and_the_taking_never_hold_one_number
                 seen[name] = leases.newest()[0]
             elif leases.take(seen[name] + 1, {"pid": name}):
                 held.append(seen[name] + 1)
-                leases.renew(held[-1], {"pid": name}, 0)
+                leases.end(held[-1])
         assert len(set(held)) == len(held), order
         assert leases.newest()[0] == max(held), order
 
 
 def test_numbers_go_on_beyond_eight_digits(leases):
     leases.take(99_999_999, ME)
-    leases.renew(99_999_999, ME, 0)
+    leases.end(99_999_999)
     assert acquire(leases, ME, 0, lambda: False)[0] == 100_000_000
     assert leases.newest()[0] == 100_000_000
 

@@ -12,7 +12,9 @@ import oncelake as once
 from oncelake.delta import tables, writes
 from oncelake.model import failpoints
 from oncelake.storage.lease import LeaseFiles
-from support.variants import sampled
+from support.lakes import DAYS
+from support.orders import open_orders
+from support.variants import VARIANTS, sampled
 
 SCHEMA = "id long, v long"
 
@@ -64,6 +66,16 @@ def test_a_commit_between_the_read_and_the_merge_is_not_lost(spark, tmp_path, mo
         assert write(mine, "mine/1").outcome == "committed"
     found = sorted((row["id"], row["v"]) for row in DeltaTable(f"{lake}/t").to_pyarrow_table().to_pylist())
     assert found == expected[1:] if empty else found == expected
+
+
+def test_without_a_fence_a_range_is_written_interval_by_interval(spark, tmp_path, monkeypatch):
+    project = open_orders(tmp_path, spark, VARIANTS["replace_interval"])
+    plan = project.plan("orders", start=DAYS[0], end="2024-03-17")
+    assert len(plan.to_do) == 1
+    # The plan did not know it: the session's log store fences no ranges.
+    without_lock(monkeypatch)
+    report = project.apply(plan)
+    assert [(each.outcome, each.rows.written) for each in report.works] == [("committed", 3)] * 3
 
 
 EVENTS = "id long, at long, v string, gone boolean"
@@ -253,7 +265,7 @@ def test_a_runner_that_lost_its_lease_takes_a_new_one_before_it_writes(spark, tm
         """Another runner has had a lease meanwhile, and has ended it."""
         number = leases.newest()[0] + 1
         assert leases.take(number, {"pid": "other"})
-        leases.renew(number, {"pid": "other"}, 0)
+        leases.end(number)
 
     at_failpoint("writing", lose)
     frame = spark.createDataFrame([(1, 1)], SCHEMA)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oncelake.spark.jars import spark_home
-from oncelake.spark.server import free_port
+from oncelake.spark.processes import free_port
 
 PLACE = os.environ.get("ONCELAKE_TEST_PLACE", "local")
 # Small data on two cores: Spark's own numbers are for machines of another size.

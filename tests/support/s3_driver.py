@@ -14,8 +14,12 @@ import oncelake as once
 class Driver:
     """What can be asked of a driver."""
 
-    def __init__(self, root, profile):
-        self.root, self.profile = root, profile
+    def __init__(self, root, profile, answers):
+        self.root, self.profile, self.answers = root, profile, answers
+
+    def reply(self, **answer):
+        self.answers.write(json.dumps(answer) + "\n")
+        self.answers.flush()
 
     def command(self, *arguments):
         """Run a command of oncelake and return its exit code."""
@@ -36,6 +40,23 @@ class Driver:
     def run(self, *names, **options):
         """Run pipelines in this process and return the report."""
         return once.open(self.root, self.profile).run(*names, **options).document()
+
+    def run_pausing(self, point, *names, **options):
+        """Run pipelines, answer when a failpoint is reached, and go on after the next line of the standard input."""
+        from oncelake.model import failpoints
+
+        def pause(reached):
+            if reached == point:
+                failpoints.watch(None)
+                self.reply(answer="paused")
+                sys.stdin.readline()
+
+        failpoints.watch(pause)
+        return self.run(*names, **options)
+
+    def restate(self, name, **options):
+        """Restate a range, and return the report."""
+        return once.open(self.root, self.profile).restate(name, **options).document()
 
     def put(self, path, actions, overwrite=False):
         """Write a file by the log store. Return "written", or the class of the exception."""
@@ -78,14 +99,20 @@ class Driver:
         """Return the ids of a table."""
         return sorted(row.id for row in self.session.read.format("delta").load(path).collect())
 
+    def amounts(self, path):
+        """Return the amounts of a table by id."""
+        found = {}
+        for row in self.session.read.format("delta").load(path).collect():
+            found.setdefault(str(row.id), []).append(row.amount)
+        return found
+
 
 if __name__ == "__main__":
-    driver, answers = Driver(*sys.argv[1:3]), os.fdopen(int(sys.argv[3]), "w")
-    for line in sys.stdin:
+    driver = Driver(*sys.argv[1:3], os.fdopen(int(sys.argv[3]), "w"))
+    while line := sys.stdin.readline():
         name, arguments, options = json.loads(line)
         try:
             answer = {"answer": getattr(driver, name)(*arguments, **options)}
         except BaseException:  # noqa: BLE001  told to the test
             answer = {"error": traceback.format_exc()}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+        driver.reply(**answer)

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import oncelake as once
 from oncelake.declare.settings import FILE, read_settings
 from oncelake.declare.store import StoreSettings
 from oncelake.delta.lake_session import log_store_settings, store_problems
-from oncelake.errors import BadSettings
+from oncelake.errors import BadSettings, OncelakeError
+from oncelake.model.names import lake_path
 from oncelake.operations.environment import find_environment
 from oncelake.spark.jars import LOG_STORE, LOG_STORE_JAR
 from oncelake.storage import conditional, lease, options
@@ -120,6 +122,18 @@ def test_a_secret_in_place_of_storage_or_among_spark_settings_is_refused_and_not
     assert "must be a mapping" in refused(tmp_path, None)["problem"]
     (tmp_path / FILE).write_text(f"spark:\n  spark.hadoop.fs.s3a.secret.key: {SECRET}\n")
     assert "`storage:`" in refused(tmp_path, None)["problem"]
+
+
+@pytest.mark.parametrize("uri", [f"s3a://AKIA:{SECRET}@bucket/lake", f"s3://{SECRET.partition('/')[0]}@bucket/lake"])
+def test_credentials_in_an_address_are_refused_and_not_repeated(tmp_path, uri):
+    (tmp_path / FILE).write_text(f"lake: {uri}\n")
+    assert "`storage:`" in refused(tmp_path, None)["problem"]
+    for declare in (lambda: once.files(f"{uri}/*.json"), lambda: once.Project.of(lake=uri)):
+        with pytest.raises(OncelakeError) as found:
+            declare()
+        assert "planted" not in str(found.value)
+    for address in ("abfss://container@account.dfs.core.windows.net/lake", "hdfs://host:8020/lake@home"):
+        assert lake_path(address) == address
 
 
 def test_one_key_of_two_is_refused(tmp_path, monkeypatch):

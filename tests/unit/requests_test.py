@@ -10,15 +10,16 @@ from obstore.store import S3Store
 
 import oncelake as once
 from oncelake.delta.tables import Lake
-from oncelake.errors import CorruptLog
+from oncelake.errors import CorruptLog, LakeUnreachable
 from oncelake.listeners.ledger import DeltaLedger
 from oncelake.model.events import WorkEnded
 from oncelake.model.intervals import Grid
 from oncelake.model.markers import marker
 from oncelake.model.work import Outcome, Work
 from oncelake.storage import objects
+from oncelake.storage.lease import LeaseFiles
 from support.hand_written_logs import txn, write_commit
-from support.s3 import ACCESS_KEY, REGION, SECRET_KEY, new_bucket, proxy, s3_server
+from support.s3 import ACCESS_KEY, REGION, SECRET_KEY, Fault, new_bucket, proxy, s3_server
 
 TABLES, COMMITS = 8, 5
 START = "2024-03-01"
@@ -81,6 +82,7 @@ def store(tmp_path_factory):
         for number, host in ((99_999_999, "former"), (100_000_000, "present")):
             holder = {"pid": 1, "host": host, "since": "now", "until": 9_999_999_999}
             direct.put(f"lake/_oncelake/leases/silver.t3/{number:08}.json", json.dumps(holder).encode())
+        LeaseFiles(direct, "lake/_oncelake/leases/silver.t4").end(7)
         yield front, f"s3a://{bucket}/lake", direct
 
 
@@ -125,15 +127,36 @@ def test_status_requests_each_log_once(store, requests):
     assert found[0].failed
     assert_bounded(requests(), TABLES + 1)
     ours = Counter(kind for kind, path in requests() if "_oncelake" in path)
-    # A listing of the leases, and the one there is; the ledger's listing, its commits and the file that may have a failure.
+    # A listing of the leases, and the one that was not ended; the ledger's listing, its commits and the file that may have a failure.
     assert ours == {"LIST": 2, "GET": 1 + 3 + 1}
     assert "present" in found[2].running
 
 
+def test_a_long_ledger_is_read_from_its_checkpoint(store, requests, tmp_path):
+    _, lake, direct = store
+    ledger = DeltaLedger(Lake(str(tmp_path), str(tmp_path)), pytest.fail)
+    for _ in range(59):
+        ledger.on(
+            WorkEnded(
+                "run", (Outcome(Work("p1", "silver.t1", DAYS[0], 1, marker("p1", "t", DAYS[0], 1)), "committed"),)
+            )
+        )
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            direct.put(f"lake/long/{path.relative_to(tmp_path)}", path.read_bytes())
+    assert DeltaLedger(Lake(f"{lake}/long", "/"), pytest.fail).failures() == []
+    found = Counter(kind for kind, _ in requests())
+    # The checkpoint of every twentieth commit, and the commits after it; no file can have a failure.
+    assert found["LIST"] == 1
+    assert found["GET"] <= 1 + 20
+
+
 def test_plan_requests_each_log_once(store, requests):
     plan = project(store[1]).plan(now=NOW)
-    assert len(plan.to_do) > TABLES
+    assert len(plan.to_do) == TABLES
     assert_bounded(requests(), TABLES + 1)
+    # Whether the store takes ranges is asked once.
+    assert [path for _, path in requests() if "_oncelake" in path] == ["_oncelake/store.json"]
 
 
 def test_the_files_of_an_interval_are_listed_once(store, requests):
@@ -190,6 +213,21 @@ def test_a_second_look_lists_and_reads_only_what_is_new(store, requests):
     opened.status("p1", now=NOW)
     expected = [("LIST", "lake/silver/t0/_delta_log/"), ("LIST", "lake/silver/t1/_delta_log/")]
     assert sorted(of_tables(requests())) == expected
+
+
+def test_a_store_that_refuses_is_an_error_of_ours(store, requests):
+    front, lake, _ = store
+    front.fault = lambda *_: Fault(403, "AccessDenied")
+    try:
+        for ask in (lambda p: p.status(now=NOW), lambda p: p.plan(now=NOW), lambda p: p.history("silver.t3")):
+            with pytest.raises(LakeUnreachable) as found:
+                ask(project(lake))
+            assert "AccessDenied" in found.value.facts["problem"] or "403" in found.value.facts["problem"]
+        # Without a ledger there is a status, and a warning.
+        front.fault = lambda _, path, __: Fault(403, "AccessDenied") if "ledger" in path else None
+        assert any("ledger" in text for text in project(lake).status(now=NOW)[0].warnings)
+    finally:
+        front.calm()
 
 
 def test_a_commit_that_is_gone_and_a_table_that_is_none(store, requests):

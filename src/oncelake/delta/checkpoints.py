@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncelake.errors import CorruptLog
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _LOG = "_delta_log"
 _CLASSIC = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _PART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
+# A checkpoint of at most so many bytes is kept in memory with its log.
+_KEPT = 256 * 1024
 _V2 = re.compile(r"(\d{20})\.checkpoint\.[0-9a-fA-F-]{36}\.(json|parquet)")
 
 
@@ -30,6 +32,8 @@ class Checkpoint:
     version: int
     files: tuple[str, ...]
     size: int = 0
+    # The content of small files: markers, files and statistics are read apart, and on an object store each is a request.
+    contents: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
 
 def newest_checkpoint(names: list[str]) -> Checkpoint | None:
@@ -114,13 +118,24 @@ class CheckpointFiles:
             if file.endswith(".json"):
                 yield adds_of_json(self._place.read(file), fields)
             else:
-                yield from adds_of_parquet(self._place.open(file), fields)
+                yield from adds_of_parquet(self._open(file), fields)
 
     def _columns(self, file: str, selection: FieldSelection) -> dict[str, CheckpointColumns]:
         with self._reading(file):
             if file.endswith(".json"):
                 return _parse_json(self._place.read(file), selection)
-            return _read_parquet(self._place.open(file), selection)
+            return _read_parquet(self._open(file), selection)
+
+    def _open(self, file: str) -> Any:
+        """Open a parquet file of the checkpoint, or a sidecar; keep the content of a small checkpoint."""
+        import pyarrow as pa
+
+        name, kept = posixpath.basename(file), self._checkpoint.contents
+        if name not in self._checkpoint.files or not 0 < self._checkpoint.size <= _KEPT:
+            return self._place.open(file)
+        if name not in kept:
+            kept[name] = self._place.read(file)
+        return pa.BufferReader(kept[name])
 
     @contextmanager
     def _reading(self, file: str) -> Iterator[None]:
@@ -180,8 +195,8 @@ def _collect(actions: Any, found: CheckpointColumns) -> None:
     lists = [values.to_pylist() for values in actions.flatten()]
     # The first field of every action is mandatory.
     present = [index for index, value in enumerate(lists[0]) if value is not None]
-    for field, values in zip(actions.type.names, lists, strict=True):
-        found.setdefault(field, []).extend(values[index] for index in present)
+    for name, values in zip(actions.type.names, lists, strict=True):
+        found.setdefault(name, []).extend(values[index] for index in present)
 
 
 def _paths(schema: Any, selection: FieldSelection) -> list[str]:

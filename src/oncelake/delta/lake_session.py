@@ -4,39 +4,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from oncelake.spark.connect import is_remote
-from oncelake.spark.jars import LOG_STORE, log_store_jar, s3_jars
-from oncelake.spark.session import SUBMITTED, discard_session, is_local_master, open_session
-from oncelake.storage.conditional import Finding, last_finding, try_conditional_puts
+from oncelake.spark.jars import LOG_STORE, kafka_jars, log_store_jar, s3_jars
+from oncelake.spark.session import SUBMITTED, discard_session, environment, open_session
+from oncelake.storage.conditional import Finding, has_conditional_puts, last_finding, try_conditional_puts
 from oncelake.storage.lease import lease_problem
-from oncelake.storage.options import ANYWHERE, S3_SCHEMES, StoreOptions, is_s3, options_for, reaches_s3
+from oncelake.storage.options import ANYWHERE, S3_SCHEMES, is_s3, options_for, reaches_s3
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Where Spark's start scripts look for more jars. They come last, so that the class archive of the others stays valid.
-_CLASS_PATH = "SPARK_DIST_CLASSPATH"
 _STORE_KEY = "spark.delta.logStore.{}.impl"
 
 
-def open_lake_session(lake: str, settings: Mapping[str, str]) -> SparkSession:
-    """Return the active session unchanged, or a new one that reaches the lake and, on S3, what else the project names."""
-    if not reaches_s3(lake) or is_remote(settings) or _is_running():
+def open_lake_session(lake: str, settings: Mapping[str, str], *, kafka: bool = False) -> SparkSession:
+    """Return the active session unchanged, or a new one that reaches the lake and, on S3, what else the project names.
+
+    With `kafka` it also reads Kafka. A server and spark-submit were given their jars before.
+    """
+    s3 = reaches_s3(lake)
+    if not (s3 or kafka) or is_remote(settings) or _is_running():
         return open_session(settings)
-    options = options_for(lake if is_s3(lake) else ANYWHERE)
-    own = {**options.spark(), **(log_store_settings(lake) if is_s3(lake) else {})}
+    options = options_for(lake if is_s3(lake) else ANYWHERE) if s3 else None
+    own = {**options.spark(), **(log_store_settings(lake) if is_s3(lake) else {})} if options else {}
     if SUBMITTED in os.environ:
         # Its class path was given to spark-submit, and there is no command line any more that would show credentials.
-        return open_session({**own, **options.spark_credentials(), **settings})
+        return open_session({**own, **(options.spark_credentials() if options else {}), **settings})
     discard_session(None)  # the JVM that a stopped session left has other jars
-    jars = [*s3_jars(), log_store_jar()]
-    if is_local_master(settings):
-        return _open({**own, **settings}, options, jars)
-    both = ",".join([*filter(None, [settings.get("spark.jars")]), *jars])
-    return _open({**own, **settings, "spark.jars": both}, options, [])
+    jars = [*([*s3_jars(), log_store_jar()] if s3 else []), *(kafka_jars() if kafka else [])]
+    with environment(options.environment() if options else {}):
+        return open_session({**own, **settings}, jars)
 
 
 def log_store_settings(lake: str) -> dict[str, str]:
@@ -63,6 +62,16 @@ def several_drivers(lake: str, session: SparkSession | None = None) -> Finding:
     return Finding(conditional=False, problem=f"the session does not set {_STORE_KEY.format(scheme)} to {LOG_STORE}")
 
 
+def fences_ranges(lake: str, session: SparkSession) -> bool:
+    """Return whether the session commits a range right after the version it was decided from, or not at all.
+
+    Otherwise a range could overwrite an interval that another driver restated meanwhile: their markers differ.
+    """
+    if not is_s3(lake) or not has_conditional_puts(lake):
+        return False
+    return session.conf.get(_STORE_KEY.format(lake.partition("://")[0]), None) == LOG_STORE
+
+
 def store_problems(lake: str, session: SparkSession | None = None) -> Iterator[str]:
     """Yield what a run on a lake warns of: that only one driver at a time may write it, and that there are no leases."""
     if is_s3(lake):
@@ -75,33 +84,8 @@ def store_problems(lake: str, session: SparkSession | None = None) -> Iterator[s
         yield problem
 
 
-def _open(settings: Mapping[str, str], options: StoreOptions, class_path: list[str]) -> SparkSession:
-    more = os.pathsep.join([*filter(None, [os.environ.get(_CLASS_PATH)]), *class_path])
-    with _environment({**options.environment(), **({_CLASS_PATH: more} if more else {})}):
-        return open_session(settings)
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for a process that is started inside the block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
 def _is_running() -> bool:
     """Whether there is a session already, perhaps that of another thread."""
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context is not None  # noqa: SLF001  pyspark does not say it elsewhere
-
-
-def _is_local(settings: Mapping[str, str]) -> bool:
-    return settings.get("spark.master", os.environ.get("MASTER", "local[*]")).startswith("local")

@@ -33,6 +33,7 @@ from oncelake.model.markers import (
     former_app_ids,
     parse_restore,
     present_app_id,
+    streams_of,
     writer_of,
 )
 from oncelake.model.slices import Whole
@@ -153,6 +154,10 @@ class TableLog:
             starts = [key, *former_app_ids(key, self.formerly)]
             self.found[key] = resolve_overlaps(each for start in starts for each in self._intervals(start))
         return self.found[key]
+
+    def streams(self, pipelines: Iterable[str], target: str) -> dict[str, int]:
+        """Return the streams of pipelines, by some names, that wrote batches here: the last batch of each."""
+        return streams_of({name: each.version for name, each in self.markers.items()}, pipelines, target)
 
     def writers(self) -> set[tuple[str, str]]:
         """Return the pipelines that have markers here, each with the name of the target in its markers."""

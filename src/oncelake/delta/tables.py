@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,13 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from oncelake.delta import writes
+from oncelake.delta.conflicts import one_line
 from oncelake.delta.log import TableLog, find_log, refresh_log
-from oncelake.errors import BadDeclaration, OncelakeError, TableMissing
+from oncelake.errors import BadDeclaration, LakeUnreachable, OncelakeError, TableMissing
 from oncelake.model.contracts import Stamp, Table
 from oncelake.model.names import table_name_problem
 from oncelake.spark.connect import stop_session
+from oncelake.storage.conditional import last_finding
 from oncelake.storage.lock import Holder, table_lock
 from oncelake.storage.object_store import PARALLEL
+from oncelake.storage.options import is_s3
 from oncelake.storage.paths import INTERNAL, is_local
 
 if TYPE_CHECKING:
@@ -100,6 +104,8 @@ class Lake:
     formerly: Mapping[str, FormerNames] = field(default_factory=dict)
     # Whether a Spark Connect server commits.
     remote: bool = False
+    # Where the checkpoints of streams are, if they are not in the lake.
+    checkpoints: str | None = None
     _tables: dict[str, DeltaTable] = field(default_factory=dict, repr=False, compare=False)
 
     def table(self, name: str) -> DeltaTable:
@@ -110,6 +116,15 @@ class Lake:
             path = self.elsewhere.get(name) or posixpath.join(self.path, *name.split("."))
             self._tables[name] = DeltaTable(name, path, self.path, self.formerly.get(name), self.remote)
         return self._tables[name]
+
+    def takes_ranges(self, names: Iterable[str]) -> bool:
+        """Return whether several intervals of these tables may be one commit: the locks are exclusive, or ranges are fenced.
+
+        On S3 that is as far as it is known without a session. A run asks its session, and may write interval by interval.
+        """
+        if all(self.table(name).exclusive for name in names):
+            return True
+        return is_s3(self.path) and not self.remote and last_finding(self.path).conditional is not False
 
     def place(self, paths: Mapping[str, str]) -> Lake:
         """Return the lake with the paths of tables that lie elsewhere."""
@@ -138,6 +153,14 @@ class Lake:
         """Return a path of what oncelake keeps for itself."""
         return posixpath.join(self.path, INTERNAL, *parts)
 
+    def stream_path(self, *parts: str) -> str:
+        """Return a path of what is kept for streams. Elsewhere than in the lake it has a folder for each lake."""
+        if self.checkpoints is None:
+            return self.internal_path("streams", *parts)
+        name = posixpath.basename(self.path.rstrip("/"))
+        lake = f"{name}-{hashlib.sha256(self.path.encode()).hexdigest()[:12]}"
+        return posixpath.join(self.checkpoints, lake, *parts)
+
     def file(self, path: str) -> str:
         """Return the path of a file or folder; relative ones start at the project's root."""
         return path if "://" in path or path.startswith("/") else posixpath.join(self.root, path)
@@ -145,9 +168,19 @@ class Lake:
 
 def _try_log(table: DeltaTable) -> TableLog | OncelakeError | None:
     try:
-        return table.log()
+        with reaching(table.path):
+            return table.log()
     except OncelakeError as error:
         return error
+
+
+@contextmanager
+def reaching(path: str) -> Iterator[None]:
+    """Raise LakeUnreachable if what is read inside the block cannot be reached. A run retries such errors first."""
+    try:
+        yield
+    except OSError as error:
+        raise LakeUnreachable(path=path, problem=one_line(error)) from error
 
 
 def _try_newest(table: DeltaTable) -> TableLog | OncelakeError | None:

@@ -1,4 +1,4 @@
-"""Delta's two jars, and those for S3: resolved once by the Ivy that pyspark ships, then cached and used without a network.
+"""Delta's two jars, and those for S3 and Kafka: resolved once by the Ivy that pyspark ships, then cached and used without a network.
 
 No repository is configured here: Ivy knows Maven Central, and ONCELAKE_IVY_SETTINGS names a file with a mirror.
 """
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from oncelake.errors import SparkUnavailable
+from oncelake.spark.kafka_coordinates import BROKER, BROKER_COORDINATES, CLIENT, KAFKA_COORDINATES, SPARK_KAFKA
 
 DELTA = "4.4.0"
 COORDINATES = (("io.delta", "delta-spark_4.2_2.13", DELTA), ("io.delta", "delta-storage", DELTA))
@@ -43,7 +44,13 @@ _IVY_FILE = """<ivy-module version="2.0"><info organisation="oncelake" module="j
 </dependencies></ivy-module>
 """
 _IVY_DEPENDENCY = '<dependency org="{}" name="{}" rev="{}" transitive="false" conf="default->default"/>'
+# Every jar is named, so no pom is needed: half the requests. Without a root, `ibiblio` is Maven Central.
+_IVY_SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
+<ibiblio name="central" m2compatible="true" usepoms="false" useMavenMetadata="false"/>
+</resolvers></ivysettings>
+"""
 _FETCH = "python -m oncelake.spark.prepare"
+_KAFKA = f"kafka-{SPARK_KAFKA}-{CLIENT}"
 
 
 def cache_folder() -> Path:
@@ -56,9 +63,31 @@ def delta_jars() -> list[str]:
     return _jars(f"delta-{DELTA}", COORDINATES, _FETCH)
 
 
+def cached_delta_jars() -> list[str]:
+    """Return the same if they are there; nothing is resolved."""
+    paths = _paths(f"delta-{DELTA}", COORDINATES)
+    return [str(path) for path in paths] if all(path.is_file() for path in paths) else []
+
+
 def s3_jars() -> list[str]:
     """Return the paths of the jars for S3; resolve them first if they are missing."""
     return _jars(f"s3-{HADOOP}-{AWS}", S3_COORDINATES, f"{_FETCH} --s3")
+
+
+def kafka_jars() -> list[str]:
+    """Return the paths of the jars with which Spark reads Kafka; resolve them first if they are missing."""
+    return _jars(_KAFKA, KAFKA_COORDINATES, f"{_FETCH} --kafka")
+
+
+def cached_kafka_jars() -> list[str]:
+    """Return the same if they are there; nothing is resolved."""
+    paths = _paths(_KAFKA, KAFKA_COORDINATES)
+    return [str(path) for path in paths] if all(path.is_file() for path in paths) else []
+
+
+def broker_jars() -> list[str]:
+    """Return the paths of the jars of a Kafka broker; resolve them first if they are missing."""
+    return _jars(f"kafka-broker-{BROKER}", BROKER_COORDINATES, f"{_FETCH} --kafka")
 
 
 def log_store_jar() -> str:
@@ -93,11 +122,15 @@ def pyspark_jars(pattern: str) -> list[Path]:
 
 
 def _jars(name: str, coordinates: Sequence[Coordinate], fetch: str) -> list[str]:
-    folder = Path(os.environ.get("ONCELAKE_JARS") or cache_folder() / name)
-    jars = [folder / f"{artifact}-{version}.jar" for _, artifact, version in coordinates]
+    jars = _paths(name, coordinates)
     if not all(jar.is_file() for jar in jars):
-        _resolve(folder, coordinates, fetch)
+        _resolve(jars[0].parent, coordinates, fetch)
     return [str(jar) for jar in jars]
+
+
+def _paths(name: str, coordinates: Sequence[Coordinate]) -> list[Path]:
+    folder = Path(os.environ.get("ONCELAKE_JARS") or cache_folder() / name)
+    return [folder / f"{artifact}-{version}.jar" for _, artifact, version in coordinates]
 
 
 def _resolve(folder: Path, coordinates: Sequence[Coordinate], fetch: str) -> None:
@@ -107,8 +140,9 @@ def _resolve(folder: Path, coordinates: Sequence[Coordinate], fetch: str) -> Non
         ivy_file = Path(scratch) / "ivy.xml"
         dependencies = "\n".join(_IVY_DEPENDENCY.format(*coordinate) for coordinate in coordinates)
         ivy_file.write_text(_IVY_FILE.format(dependencies=dependencies))
-        settings = os.environ.get("ONCELAKE_IVY_SETTINGS")
-        command = [java(), "-jar", str(_ivy_jar()), *(["-settings", settings] if settings else [])]
+        (Path(scratch) / "settings.xml").write_text(_IVY_SETTINGS)
+        settings = os.environ.get("ONCELAKE_IVY_SETTINGS") or f"{scratch}/settings.xml"
+        command = [java(), "-jar", str(_ivy_jar()), "-settings", settings]
         command += ["-cache", f"{scratch}/cache", "-ivy", str(ivy_file), "-confs", "default"]
         command += ["-retrieve", f"{scratch}/jars/[artifact]-[revision].[ext]"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -129,4 +163,5 @@ def _ivy_jar() -> Path:
 
 
 if __name__ == "__main__":
-    print(",".join([*delta_jars(), *([*s3_jars(), log_store_jar()] if "--s3" in sys.argv else [])]))
+    s3 = [*s3_jars(), log_store_jar()] if "--s3" in sys.argv else []
+    print(",".join([*delta_jars(), *s3, *(kafka_jars() if "--kafka" in sys.argv else [])]))

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 from oncelake.errors import SparkUnavailable
-from oncelake.spark.jars import cache_folder, java, spark_home
-from oncelake.spark.session import log_folder, session_defaults
+from oncelake.spark.jars import cache_folder, cached_kafka_jars, java, spark_home
+from oncelake.spark.processes import free_port, is_free, new_log, stop_process, wait_until_listening
+from oncelake.spark.session import class_path_after, session_defaults
 
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _TIMEOUT = 120.0
@@ -27,20 +24,19 @@ def connect_server(
     """Start a server on loopback, yield its address and its process once it answers, and stop it at the end."""
     java()
     port = port or free_port()
-    folder = log_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(prefix="connect-", suffix=".log", dir=folder, delete=False) as log:
-        process = subprocess.Popen(_command(port, settings or {}), stdout=log, stderr=log, env=_environment())
-        try:
-            _wait(process, port, Path(log.name))
-            yield f"sc://127.0.0.1:{port}", process
-        finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+    if not is_free(port):
+        raise SparkUnavailable(problem=f"port {port} is taken", next="oncelake dev connect")
+    log = new_log("connect")
+    with log.open("wb") as output:
+        process = subprocess.Popen(_command(port, settings or {}), stdout=output, stderr=output, env=_environment())
+    try:
+        if not wait_until_listening(process, port, _TIMEOUT):
+            problem = f"the Spark Connect server did not start; its log: {log}"
+            hint = f"look into the log, and remove what is broken in {cache_folder()}"
+            raise SparkUnavailable(problem=problem, next=hint)
+        yield f"sc://127.0.0.1:{port}", process
+    finally:
+        stop_process(process)
 
 
 def _command(port: int, settings: Mapping[str, str]) -> list[str]:
@@ -52,24 +48,5 @@ def _command(port: int, settings: Mapping[str, str]) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "SPARK_HOME": str(spark_home()), "PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
-
-
-def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + _TIMEOUT
-    while process.poll() is None and time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), 0.5).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    problem = f"the Spark Connect server did not start; its log: {log}"
-    raise SparkUnavailable(problem=problem, next=f"look into the log, and remove what is broken in {cache_folder()}")
-
-
-def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    own = {"SPARK_HOME": str(spark_home()), "PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
+    return {**os.environ, **own, **class_path_after(cached_kafka_jars())}

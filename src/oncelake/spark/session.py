@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,12 +39,14 @@ _APPENDED = {
     "spark.jars": ",",
     "spark.sql.extensions": ",",
 }
+# Where Spark's start scripts look for more jars. They come last, so that the class archive of the others stays valid.
+_CLASS_PATH = "SPARK_DIST_CLASSPATH"
 # Set for a Python program that spark-submit started: its JVM, master and jars are there already.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 
-def open_session(settings: Mapping[str, str]) -> SparkSession:
-    """Return the active session unchanged, or a new one with the project's settings."""
+def open_session(settings: Mapping[str, str], jars: Sequence[str] = ()) -> SparkSession:
+    """Return the active session unchanged, or a new one with the project's settings, and with more jars than Delta's."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -56,9 +58,11 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     java()
     builder = SparkSession.builder.appName("oncelake")
+    local = is_local_master(settings)
+    settings = settings if local or not jars else _merge({"spark.jars": ",".join(jars)}, settings)
     for key, value in _merge(_defaults(settings), settings).items():
         builder = builder.config(key, value)
-    with _spark_log() as log, _keep_interrupt_handler():
+    with environment(class_path_after(jars) if local else {}), _spark_log() as log, _keep_interrupt_handler():
         try:
             session = builder.getOrCreate()
         except Exception as error:
@@ -95,6 +99,27 @@ def discard_session(session: SparkSession | None) -> None:
 def log_folder() -> Path:
     """Return where the logs of Spark's JVMs are."""
     return cache_folder() / "logs"
+
+
+def class_path_after(jars: Sequence[str]) -> dict[str, str]:
+    """Return the environment of a JVM that has these jars at the end of its class path."""
+    more = os.pathsep.join([*filter(None, [os.environ.get(_CLASS_PATH)]), *jars])
+    return {_CLASS_PATH: more} if more else {}
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for a process that is started inside the block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def session_defaults() -> dict[str, str]:

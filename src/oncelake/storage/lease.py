@@ -3,7 +3,7 @@
 A lease keeps a second runner from repeating work. Correctness does not depend on it: nothing keeps a runner that was suspended
 past the end of its lease from going on. So it looks whether another runner has a newer lease before it writes; and what is
 committed between that look and its own commit is found by the marker, by Delta's conflict checks, and by the version that the
-commit names as the one it was compared with (`delta/overtaken`).
+commit names as the one it was compared with (`delta/overtaken`). Ranges are fenced by the log store (`java/`).
 """
 
 from __future__ import annotations
@@ -73,8 +73,12 @@ class LeaseFiles:
         return self._numbers()[-1:] == [number]
 
     def renew(self, number: int, holder: dict[str, Any], seconds: float) -> None:
-        """Extend our lease, or end it with 0 seconds."""
+        """Extend our lease."""
         self.store.put(self._path(number), _until(seconds, holder))
+
+    def end(self, number: int) -> None:
+        """End our lease. It becomes an empty object, so that a listing alone tells that nobody has the table."""
+        self.store.put(self._path(number), b"")
 
     def _create(self, number: int, holder: dict[str, Any]) -> bool:
         """Create the file of a number, and return whether it is ours."""
@@ -173,22 +177,23 @@ def renewing(
         thread.join()
         with suppress(Exception):  # then it expires by itself
             if files.is_newest(number):
-                files.renew(number, holder, 0)
+                files.end(number)
 
 
 def leases(lake: str) -> dict[str, dict[str, Any]]:
-    """Return the current holder of each leased table of a lake: by one listing, and a request for each table in parallel."""
+    """Return the current holder of each leased table of a lake: by one listing, and a request for each lease that was not ended."""
     from obstore.exceptions import NotFoundError
 
     store = _store(lake)
     if store is None:
         return {}
     newest: dict[str, str] = {}
-    paths = [found["path"] for batch in store.list(f"{INTERNAL}/leases") for found in batch]
+    sizes = {found["path"]: found["size"] for batch in store.list(f"{INTERNAL}/leases") for found in batch}
     # Numbers of more digits are greater.
-    for path in sorted(paths, key=lambda path: (len(path), path)):
+    for path in sorted(sizes, key=lambda path: (len(path), path)):
         if path.rpartition("/")[2].removesuffix(".json").isdigit():
             newest[unquote(path.split("/")[-2])] = path
+    newest = {table: path for table, path in newest.items() if sizes[path]}
 
     def holder(path: str) -> dict[str, Any]:
         with suppress(NotFoundError, ValueError):  # deleted since it was listed, or not completely written

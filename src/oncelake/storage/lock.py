@@ -119,6 +119,22 @@ def holders(lake: str) -> dict[str, str]:
     return writers
 
 
+def held_by_a_living_process(lake: str, table: str) -> bool:
+    """Return whether the holder of a local lock is alive: one that died is waited for, as long as its JVM lives.
+
+    Of a lease nobody can tell: it is waited for until it expires.
+    """
+    if not is_local(lake):
+        return False
+    with _open_lock_file(lake, table) as file:
+        holder = _read_holder(file)
+    return (
+        "pid" in holder
+        and holder.get("host") == socket.gethostname()
+        and process_start(holder["pid"]) == holder["started"]
+    )
+
+
 def _acquire(file: Any, lock_timeout: float, give_up: Callable[[], bool]) -> None:
     deadline = time.monotonic() + lock_timeout
     pause = _FIRST_PAUSE

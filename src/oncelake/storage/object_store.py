@@ -127,6 +127,15 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
     return [function(items[0])] if len(items) == 1 else list(_pool().map(function, items))
 
 
+def ask_all(folder: str, *questions: Callable[[], Any]) -> list[Any]:
+    """Return the answers to some questions: asked in parallel of an object store, where each mostly waits."""
+    if not is_object_store(folder):
+        return [question() for question in questions]
+    ObjectFolder(folder)  # imports the client: imported by several threads at once, they would see half of it
+    with ThreadPoolExecutor(len(questions)) as threads:
+        return [asked.result() for asked in [threads.submit(question) for question in questions]]
+
+
 @cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(PARALLEL, thread_name_prefix="object-store")

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -251,17 +251,22 @@ def _put(folder: str, name: str, content: bytes, mode: str = "overwrite") -> Non
 
 def _write_scratch(file: Path, content: bytes) -> Path:
     """Write a temporary file beside a file, down to the disk. Others may read it, unlike those of `tempfile`."""
-    _make_folder(file.parent)
     scratch = file.with_name(f".{file.name}-{uuid.uuid4().hex}")
     try:
-        with open(scratch, "xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
+        _write_new(scratch, content)
     except OSError:  # the disk is full, for instance
         scratch.unlink(missing_ok=True)
         raise
     return scratch
+
+
+def _write_new(file: Path, content: bytes) -> None:
+    """Write a file that does not exist, down to the disk."""
+    _make_folder(file.parent)
+    with open(file, "xb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def _make_folder(folder: Path) -> None:
@@ -282,6 +287,55 @@ def _sync(folder: Path) -> None:
             raise
     finally:
         os.close(handle)
+
+
+def create_folder(folder: str, files: Mapping[str, bytes]) -> bool:
+    """Create a folder of ours with its files, durably. Return False, and change nothing, if it exists with something in it.
+
+    On the local disk the folder appears with all files at once; in an object store with the first one.
+    """
+    if storage(folder).names():
+        return False
+    if not is_local(folder):
+        for name, content in files.items():
+            _put(folder, name, content)
+        return True
+    place = local_path(folder)
+    scratch = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
+    try:
+        for name, content in files.items():
+            _write_new(scratch / name, content)
+        return _rename_if_free(scratch, place)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _rename_if_free(folder: Path, to: Path) -> bool:
+    """Rename a folder, over an empty one too, unless there is one with something in it. Return whether it was renamed."""
+    try:
+        os.rename(folder, to)
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+        return False
+    _sync(to.parent)
+    return True
+
+
+def move_folder(folder: str, to: str) -> None:
+    """Move a folder of ours to where nothing is. In an object store its objects are copied, all of them, and then removed."""
+    if is_local(folder):
+        os.rename(local_path(folder), local_path(to))
+        _sync(local_path(to).parent)
+        return
+    from pyarrow import fs
+
+    store, path = arrow_file_system(folder)
+    place = arrow_file_system(to)[1]
+    found = [each.path for each in store.get_file_info(fs.FileSelector(path, recursive=True)) if each.is_file]
+    for each in found:
+        store.copy_file(each, place + each.removeprefix(path))
+    store.delete_dir(path)
 
 
 def remove_folder(folder: str) -> None:
