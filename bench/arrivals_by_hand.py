@@ -18,4 +18,5 @@ if doing == "stream":
     writer = rows.writeStream.format("delta").option("checkpointLocation", f"{table}/_checkpoint")
     writer.trigger(availableNow=True).start(table).awaitTermination()
 else:
-    spark.read.format(kind).schema(schema).options(**options).load(source).write.format("delta").save(table)
+    rows = spark.read.format(kind).schema(schema).options(**options).load(source)
+    rows.write.format("delta").mode("append").save(table)

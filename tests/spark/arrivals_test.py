@@ -9,51 +9,11 @@ import pytest
 
 import oncelake as once
 from oncelake.planning.batches import arrival_reading
+from support.arrivals import drop, events, outcomes, table
 
 
-@pytest.fixture
-def landing(tmp_path):
-    folder = tmp_path / "landing"
-    folder.mkdir()
-    return folder
-
-
-def drop(folder, name, *rows):
-    """Let a file arrive: rows as JSON, or lines of text."""
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
-    path.write_text("".join(f"{line}\n" for line in lines))
-    return path
-
-
-def events(*patterns, name="events", path="landing", kind="json", **options):
-    def load(rows):
-        return rows if len(patterns) < 2 else {pattern.target: rows for pattern in patterns}
-
-    reads = once.files(path, format=kind, **options)
-    return once.pipeline(reads=reads, writes=patterns or once.append("bronze"), name=name)(load)
-
-
-@pytest.fixture
-def project(tmp_path, spark):
-    def make(*pipelines):
-        return once.Project.of(*(pipelines or (events(),)), lake=tmp_path / "lake", spark=spark, root=tmp_path)
-
-    return make
-
-
-def table(project, name="bronze", *columns):
-    rows = project.session().read.format("delta").load(project.lake.table(name).path)
-    return sorted(tuple(row) for row in rows.select(*(columns or ("id",))).collect())
-
-
-def outcomes(report):
-    return [(work.slice, work.outcome) for work in report.works]
-
-
-def test_each_file_is_ingested_once(project, landing):
-    p = project()
+def test_each_file_is_ingested_once(arriving, landing):
+    p = arriving()
     drop(landing, "a.json", {"id": 1}, {"id": 2})
     assert outcomes(p.run()) == [("batch 0", "committed")]
     assert outcomes(p.run()) == []
@@ -64,7 +24,7 @@ def test_each_file_is_ingested_once(project, landing):
     assert table(p) == [(1,), (2,), (3,)]
 
 
-def test_a_failed_batch_holds_back_the_later_ones(project, landing, tmp_path):
+def test_a_failed_batch_holds_back_the_later_ones(arriving, landing, tmp_path):
     broken = tmp_path / "broken"
     broken.touch()
 
@@ -74,7 +34,7 @@ def test_a_failed_batch_holds_back_the_later_ones(project, landing, tmp_path):
             raise ValueError("not yet")
         return rows
 
-    p = project(load)
+    p = arriving(load)
     drop(landing, "a.json", {"id": 1})
     assert outcomes(p.run()) == [("batch 0", "failed")]
     drop(landing, "b.json", {"id": 2})
@@ -84,16 +44,16 @@ def test_a_failed_batch_holds_back_the_later_ones(project, landing, tmp_path):
     assert table(p) == [(1,), (2,)]
 
 
-def test_batches_are_bounded(project, landing):
-    p = project(events(max_files=2))
+def test_batches_are_bounded(arriving, landing):
+    p = arriving(events(max_files=2))
     for number in range(5):
         drop(landing, f"{number}.json", {"id": number})
     assert [work.slice for work in p.run().works] == ["batch 0", "batch 1", "batch 2"]
     assert len(table(p)) == 5
 
 
-def test_what_cannot_be_read_is_in_quarantine_and_counts_with_its_batch(project, landing):
-    p = project()
+def test_what_cannot_be_read_is_in_quarantine_and_counts_with_its_batch(arriving, landing):
+    p = arriving()
     drop(landing, "a.json", {"id": 1}, '{"id": 2', "[1]")
     (landing / "cut.json.gz").write_bytes(gzip.compress(b'{"id": 9}\n' * 1000)[:-20])
     work = p.run().works[0]
@@ -109,8 +69,8 @@ def test_what_cannot_be_read_is_in_quarantine_and_counts_with_its_batch(project,
     assert states == {"landing/a.json": "done", "landing/cut.json.gz": "quarantined"}
 
 
-def test_a_retry_ingests_what_was_fixed_once(project, landing):
-    p = project(events(schema="id long", evolution="rescue"))
+def test_a_retry_ingests_what_was_fixed_once(arriving, landing):
+    p = arriving(events(schema="id long", evolution="rescue"))
     drop(landing, "a.json", {"id": 1}, '{"id": 2,}')
     p.run()
     (row,) = p.arrivals("events").quarantine()
@@ -121,8 +81,18 @@ def test_a_retry_ingests_what_was_fixed_once(project, landing):
     assert table(p) == [(1,)]
 
 
-def test_new_columns_are_added_and_other_values_rescued(project, landing):
-    p = project()
+def test_retried_rows_are_of_the_file_and_the_folder_they_came_from(arriving, landing):
+    p = arriving(events(kind="csv", provenance="file"))
+    drop(landing, "region=EU/a.csv", "id,v", "1,x", "2,y,z")
+    p.run()
+    drop(landing, "region=EU/a.csv", "id,v,w", "1,x", "2,y,z")
+    p.retry_quarantine("events")
+    file = "landing/region=EU/a.csv"
+    assert table(p, "bronze", "id", "region", "w", "_once_file") == [(1, "EU", None, file), (2, "EU", "z", file)]
+
+
+def test_new_columns_are_added_and_other_values_rescued(arriving, landing):
+    p = arriving()
     drop(landing, "a.json", {"id": 1})
     p.run()
     drop(landing, "b.json", {"id": 2, "amount": 1.5}, {"id": "three"})
@@ -134,8 +104,8 @@ def test_new_columns_are_added_and_other_values_rescued(project, landing):
     assert json.loads(found[None][1])["id"]["value"] == "three"
 
 
-def test_a_frozen_schema_refuses_and_nothing_is_read(project, landing):
-    p = project(events(schema="id long", evolution="freeze"))
+def test_a_frozen_schema_refuses_and_nothing_is_read(arriving, landing):
+    p = arriving(events(schema="id long", evolution="freeze"))
     drop(landing, "a.json", {"id": 1})
     p.run()
     drop(landing, "b.json", {"id": 2, "amount": 1.5})
@@ -145,8 +115,8 @@ def test_a_frozen_schema_refuses_and_nothing_is_read(project, landing):
     assert table(p) == [(1,)]
 
 
-def test_a_changed_file_is_reported_and_not_read(project, landing):
-    p = project()
+def test_a_changed_file_is_reported_and_not_read(arriving, landing):
+    p = arriving()
     drop(landing, "a.json", {"id": 1})
     p.run()
     drop(landing, "a.json", {"id": 1}, {"id": 2})
@@ -157,8 +127,8 @@ def test_a_changed_file_is_reported_and_not_read(project, landing):
     assert table(p) == [(1,)]
 
 
-def test_a_changed_file_is_ingested_again_where_that_is_declared(project, landing):
-    p = project(events(changed="append"))
+def test_a_changed_file_is_ingested_again_where_that_is_declared(arriving, landing):
+    p = arriving(events(changed="append"))
     drop(landing, "a.json", {"id": 1})
     p.run()
     drop(landing, "a.json", {"id": 2}, {"id": 3})
@@ -167,8 +137,8 @@ def test_a_changed_file_is_ingested_again_where_that_is_declared(project, landin
     assert table(p) == [(1,), (2,), (3,)]
 
 
-def test_a_frozen_file_that_changes_before_it_is_read_comes_with_a_later_batch(project, landing):
-    p = project()
+def test_a_frozen_file_that_changes_before_it_is_read_comes_with_a_later_batch(arriving, landing):
+    p = arriving()
     drop(landing, "a.json", {"id": 1})
     path = drop(landing, "b.json", {"id": 2})
     source, reading = p.pipelines["events"].arrival, arrival_reading(p.pipelines["events"], p.lake)
@@ -180,8 +150,8 @@ def test_a_frozen_file_that_changes_before_it_is_read_comes_with_a_later_batch(p
     assert table(p) == [(1,), (2,), (3,)]
 
 
-def test_a_file_that_is_gone_is_said_and_the_batch_goes_on(project, landing):
-    p = project()
+def test_a_file_that_is_gone_is_said_and_the_batch_goes_on(arriving, landing):
+    p = arriving()
     drop(landing, "a.json", {"id": 1})
     path = drop(landing, "b.json", {"id": 2})
     source, reading = p.pipelines["events"].arrival, arrival_reading(p.pipelines["events"], p.lake)
@@ -195,8 +165,8 @@ def test_a_file_that_is_gone_is_said_and_the_batch_goes_on(project, landing):
     ]
 
 
-def test_two_targets_get_the_same_batch(project, landing):
-    p = project(events(once.append("bronze"), once.merge("latest", keys="id", latest_by="at")))
+def test_two_targets_get_the_same_batch(arriving, landing):
+    p = arriving(events(once.append("bronze"), once.merge("latest", keys="id", latest_by="at")))
     drop(landing, "a.json", {"id": 1, "at": 1}, {"id": 1, "at": 2})
     p.run()
     drop(landing, "b.json", {"id": 1, "at": 3}, {"id": 2, "at": 1})
@@ -205,12 +175,12 @@ def test_two_targets_get_the_same_batch(project, landing):
     assert table(p, "latest", "id", "at") == [(1, 3), (2, 1)]
 
 
-def test_a_renamed_pipeline_is_refused_and_goes_on_under_its_former_name(project, landing):
+def test_a_renamed_pipeline_is_refused_and_goes_on_under_its_former_name(arriving, landing):
     drop(landing, "a.json", {"id": 1})
-    project().run()
+    arriving().run()
     with pytest.raises(once.OncelakeError, match="formerly"):
-        project(events(name="renamed")).run()
-    p = project(
+        arriving(events(name="renamed")).run()
+    p = arriving(
         once.pipeline(
             reads=once.files("landing", format="json"), writes=once.append("bronze"), name="renamed", formerly="events"
         )(lambda rows: rows)
@@ -220,8 +190,8 @@ def test_a_renamed_pipeline_is_refused_and_goes_on_under_its_former_name(project
     assert table(p) == [(1,), (2,)]
 
 
-def test_lost_manifests_stop_the_pipeline_and_are_rebuilt_from_the_commits(project, landing, tmp_path):
-    p = project()
+def test_lost_manifests_stop_the_pipeline_and_are_rebuilt_from_the_commits(arriving, landing, tmp_path):
+    p = arriving()
     drop(landing, "a.json", {"id": 1})
     p.run()
     shutil.rmtree(tmp_path / "lake/_oncelake/arrivals")
@@ -233,18 +203,18 @@ def test_lost_manifests_stop_the_pipeline_and_are_rebuilt_from_the_commits(proje
     assert table(p) == [(1,), (2,)]
 
 
-def test_a_dropped_table_is_ingested_again_from_all_files(project, landing, tmp_path):
-    p = project()
+def test_a_dropped_table_is_ingested_again_from_all_files(arriving, landing, tmp_path):
+    p = arriving()
     for name in "ab":
         drop(landing, f"{name}.json", {"id": name})
         p.run()
     shutil.rmtree(tmp_path / "lake/bronze")
-    assert outcomes(project().run()) == [("batch 0", "committed"), ("batch 1", "committed")]
+    assert outcomes(arriving().run()) == [("batch 0", "committed"), ("batch 1", "committed")]
     assert table(p) == [("a",), ("b",)]
 
 
-def test_a_restored_table_gets_the_undone_batches_again(project, landing):
-    p = project()
+def test_a_restored_table_gets_the_undone_batches_again(arriving, landing):
+    p = arriving()
     for name in "abc":
         drop(landing, f"{name}.json", {"id": name})
         p.run()
@@ -254,8 +224,8 @@ def test_a_restored_table_gets_the_undone_batches_again(project, landing):
     assert table(p) == [("a",), ("b",), ("c",)]
 
 
-def test_folders_become_columns(project, landing):
-    p = project(events(provenance=["file", "batch", "row"]))
+def test_folders_become_columns(arriving, landing):
+    p = arriving(events(provenance=["file", "batch", "row"]))
     drop(landing, "region=EU/day=2024-03-15/a.json", {"id": 1})
     drop(landing, "region=US/day=2024-03-16/a.json", {"id": 2}, {"id": 3})
     p.run()
@@ -267,8 +237,19 @@ def test_folders_become_columns(project, landing):
     ]
 
 
-def test_filtered_rows_are_counted(project, landing):
-    p = project(events(where="id > 1"))
+def test_a_folder_that_does_not_fit_its_column_is_rescued(arriving, landing):
+    p = arriving(events(schema="id long, month int", evolution="rescue"))
+    drop(landing, "month=03/a.json", {"id": 1}, {"id": 2, "extra": 5})
+    drop(landing, "month=may/a.json", {"id": 3}, {"id": 4, "extra": 5})
+    assert outcomes(p.run()) == [("batch 0", "committed")]
+    rows = table(p, "bronze", "id", "month", "_rescued")
+    assert [row[:2] for row in rows] == [(1, 3), (2, 3), (3, None), (4, None)]
+    assert json.loads(rows[2][2])["month"]["value"] == "may"
+    assert json.loads(rows[3][2]).keys() == {"extra", "month"}
+
+
+def test_filtered_rows_are_counted(arriving, landing):
+    p = arriving(events(where="id > 1"))
     drop(landing, "a.json", {"id": 1}, {"id": 2}, {"v": 3})
     (work,) = p.run().works
     assert (work.rows.read, work.rows.written) == (3, 1)
@@ -277,12 +258,12 @@ def test_filtered_rows_are_counted(project, landing):
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "orc", "avro", "text", "binary"])
-def test_every_format(project, landing, kind):
+def test_every_format(arriving, landing, kind):
     import pyarrow as pa
     import pyarrow.parquet as pq
     from pyarrow import orc
 
-    p = project(events(kind=kind))
+    p = arriving(events(kind=kind))
     rows = pa.table({"id": [1, 2, 3]})
     if kind == "parquet":
         pq.write_table(rows, landing / "a.parquet")
@@ -301,9 +282,9 @@ def test_every_format(project, landing, kind):
     assert table(p, "bronze", column) == expected.get(kind, [(1,), (2,), (3,)])
 
 
-def test_a_large_file_of_lines_is_read_in_parts(project, landing, monkeypatch):
-    monkeypatch.setattr("oncelake.sources.arrivals.work_list.PART_BYTES", 1000)
-    p = project()
+def test_a_large_file_of_lines_is_read_in_parts(arriving, landing, monkeypatch):
+    monkeypatch.setattr("oncelake.sources.arrivals.parts.PART_BYTES", 1000)
+    p = arriving()
     drop(landing, "a.json", *({"id": number, "note": "x" * (number % 90)} for number in range(300)), "{bad")
     work = p.run().works[0]
     assert (work.rows.read, work.rows.written, work.rows.quarantined) == (301, 300, 1)
@@ -319,8 +300,8 @@ def test_nothing_new_needs_no_session(landing, tmp_path):
     assert p._spark is None
 
 
-def test_status_shows_the_backlog(project, landing):
-    p = project()
+def test_status_shows_the_backlog(arriving, landing):
+    p = arriving()
     drop(landing, "a.json", {"id": 1}, "{")
     p.run()
     drop(landing, "b.json", {"id": 2})
@@ -328,8 +309,8 @@ def test_status_shows_the_backlog(project, landing):
     assert (status.done, status.missing, status.backlog.files, status.backlog.last_quarantined) == (1, 1, 1, 1)
 
 
-def test_odd_names(project, landing):
-    p = project()
+def test_odd_names(arriving, landing):
+    p = arriving()
     names = ["a b.json", "50%.json", "x=y.json", "new\nline.json", "\u00e9.json", "e\u0301.json", f"{'n' * 250}.json"]
     for number, name in enumerate(names):
         drop(landing, name, {"id": number})
@@ -338,8 +319,8 @@ def test_odd_names(project, landing):
     assert table(p) == [(number,) for number in range(len(names))]
 
 
-def test_ingested_files_are_archived_after_their_commit(project, landing, tmp_path):
-    p = project(events(clean_up="archive", archive="archive"))
+def test_ingested_files_are_archived_after_their_commit(arriving, landing, tmp_path):
+    p = arriving(events(clean_up="archive", archive="archive"))
     drop(landing, "a.json", {"id": 1})
     drop(landing, "bad.json.gz", "no gzip")
     p.run()
@@ -350,8 +331,8 @@ def test_ingested_files_are_archived_after_their_commit(project, landing, tmp_pa
     assert table(p) == [(1,), (2,)]
 
 
-def test_a_file_that_changed_since_is_not_cleaned_up(project, landing, monkeypatch):
-    p = project(events(clean_up="delete"))
+def test_a_file_that_changed_since_is_not_cleaned_up(arriving, landing, monkeypatch):
+    p = arriving(events(clean_up="delete"))
     path = drop(landing, "a.json", {"id": 1})
     drop(landing, "b.json", {"id": 2})
     with monkeypatch.context() as patched:
@@ -368,18 +349,16 @@ def test_an_archive_among_the_arrivals_is_refused():
     events(clean_up="archive", archive="landing/_old")
 
 
-def test_batches_are_not_restated_or_rebuilt(project, landing):
-    p = project(events(once.merge("bronze", keys="id")))
+def test_batches_are_not_rebuilt(arriving, landing):
+    p = arriving()
     drop(landing, "a.json", {"id": 1})
     p.run()
-    with pytest.raises(once.OncelakeError, match="not redone one by one"):
-        p.restate("events")
     with pytest.raises(once.OncelakeError, match="not redone one by one"):
         p.rebuild("bronze")
 
 
-def test_a_range_chooses_files_by_their_modification_time(project, landing):
-    p = project()
+def test_a_range_chooses_files_by_their_modification_time(arriving, landing):
+    p = arriving()
     old, new = (drop(landing, f"{name}.json", {"id": name}) for name in ("old", "new"))
     os.utime(old, (1709251200, 1709251200))  # 2024-03-01
     assert [work.slice for work in p.run("events", start="2024-03-01", end="2024-03-02").works] == ["batch 0"]
@@ -388,8 +367,8 @@ def test_a_range_chooses_files_by_their_modification_time(project, landing):
     assert (table(p), new.exists()) == ([("new",), ("old",)], True)
 
 
-def test_the_rows_of_a_changed_file_are_replaced_in_one_commit(project, landing):
-    p = project(events(changed="replace", provenance="file"))
+def test_the_rows_of_a_changed_file_are_replaced_in_one_commit(arriving, landing):
+    p = arriving(events(changed="replace", provenance="file"))
     drop(landing, "a.json", {"id": 1}, {"id": 2})
     drop(landing, "it's.json", {"id": 9})
     p.run()
@@ -408,8 +387,8 @@ def test_replacing_needs_the_file_of_each_row_and_append():
         events(once.merge("t", keys="id"), changed="replace", provenance="file")
 
 
-def test_column_names_that_delta_refuses_are_refused_before_the_table_is_there(project, landing, tmp_path):
-    p = project(events(kind="csv"))
+def test_column_names_that_delta_refuses_are_refused_before_the_table_is_there(arriving, landing, tmp_path):
+    p = arriving(events(kind="csv"))
     drop(landing, "a.csv", "id,last update", "1,x")
     (work,) = p.run().works
     assert work.code == "wrong_columns"
@@ -418,7 +397,7 @@ def test_column_names_that_delta_refuses_are_refused_before_the_table_is_there(p
     renamed = once.pipeline(reads=once.files("landing", format="csv"), writes=once.append("bronze"), name="events")(
         lambda rows: rows.withColumnRenamed("last update", "last_update")
     )
-    p = project(renamed)
+    p = arriving(renamed)
     p.run()
     drop(landing, "b.csv", "id,last update,more", "2,y,z")
     p.run()

@@ -4,6 +4,8 @@ import shutil
 
 import pytest
 
+import oncelake as once
+from support.arrivals import events
 from support.lakes import DAYS
 from support.orders import open_orders, reopen_orders
 
@@ -32,3 +34,21 @@ def completed_orders(spark, tmp_path, _completed):
         return reopen_orders(tmp_path, spark, variant)
 
     return copied
+
+
+@pytest.fixture
+def landing(tmp_path):
+    """Return the folder in which files arrive."""
+    folder = tmp_path / "landing"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def arriving(tmp_path, spark):
+    """Return a function that makes a project of pipelines that are driven by arrivals."""
+
+    def make(*pipelines):
+        return once.Project.of(*(pipelines or (events(),)), lake=tmp_path / "lake", spark=spark, root=tmp_path)
+
+    return make

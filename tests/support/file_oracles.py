@@ -151,14 +151,17 @@ def _is_same(given: Any, held: Any) -> bool:
     if isinstance(held, datetime):
         meant = datetime.fromisoformat(str(given).strip())
         return (meant if meant.tzinfo else meant.replace(tzinfo=UTC)) == held
-    if held is None:
-        return given == "null"  # the JSON in a field of CSV
-    if isinstance(held, date):
-        return held.isoformat() == str(given).strip()
+    if held is None or isinstance(held, date):  # null as the JSON in a field of CSV
+        return given == "null" if held is None else held.isoformat() == str(given).strip()
     if isinstance(held, (list, dict)):
         given = _load(given) if isinstance(given, str) else given
         return _is_same_nested(given, held)
-    return bool(given == held)
+    # A column of strings has the JSON of what is no string.
+    return bool(given == held) or (isinstance(given, _Number) and given.text == held) or _is_json_of(given, held)
+
+
+def _is_json_of(given: Any, held: Any) -> bool:
+    return isinstance(given, (dict, list)) and isinstance(held, str) and bool(_load(held) == given)
 
 
 def _is_same_nested(given: Any, held: Any) -> bool:

@@ -1,10 +1,10 @@
-"""The commands of files that arrive: what is known of each, and what is in quarantine."""
+"""The commands of what arrives: what is known of each file, and what is in quarantine, of files and of streams."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,7 +15,7 @@ from oncelake.cli.project_options import project_options
 if TYPE_CHECKING:
     from oncelake.model.arrivals import FileEntry, QuarantinedRow
 
-STATES = ("new", "frozen", "done", "quarantined", "changed", "gone")
+STATES = ("new", "frozen", "done", "quarantined", "changed", "gone", "duplicate", "replaced")
 _SHOWN = 50
 
 
@@ -45,7 +45,7 @@ def files(project: once.Project, output: Output, name: str, state: str | None, r
 
 @click.group(short_help="Show, retry or drop what could not be read.")
 def quarantine() -> None:
-    """Rows and files that could not be read, with the reason."""
+    """Rows, files and messages that could not be read, with the reason."""
 
 
 @quarantine.command(name="list", short_help="List what is in quarantine.")
@@ -56,7 +56,8 @@ def list_rows(project: once.Project, output: Output, name: str, every: bool) -> 
     """List what is in quarantine. Does not start Spark."""
     rows = project.arrivals(name).quarantine(None if every else "quarantined")
     table = [(str(r.number), str(r.batch), r.file, _place(r), r.state, r.reason) for r in rows[:_SHOWN]]
-    output.table(("number", "batch", "file", "line", "state", "reason"), table)
+    place = rows[0].place_name if rows else "line"
+    output.table(("number", "batch", "file", place, "state", "reason"), table)
     output.say(f"{len(rows):,} in quarantine" if rows else "nothing is in quarantine")
     output.document({"pipeline": name, "quarantined": [row.document() for row in rows]})
     return 0
@@ -81,7 +82,7 @@ def show(project: once.Project, output: Output, name: str, number: int) -> int:
 @click.argument("numbers", nargs=-1, type=int)
 @project_options
 def retry(project: once.Project, output: Output, name: str, numbers: tuple[int, ...]) -> int:
-    """Read entries (all, or those with these numbers) once more, as a batch of their own."""
+    """Read entries (all, or those with these numbers) once more, as a work of their own."""
     _check(project, name, numbers)
     with output.progress() as progress:
         report = project.retry_quarantine(name, numbers, progress)
@@ -96,7 +97,7 @@ def drop(project: once.Project, output: Output, name: str, numbers: tuple[int, .
     """Mark entries as dropped. Their raw text is kept, and `list --all` shows them."""
     arrivals = project.arrivals(name)
     rows = _check(project, name, numbers)
-    arrivals.source.drop_quarantine(arrivals.reading, rows)
+    arrivals.drop(rows)
     output.say(f"dropped {len(rows):,}")
     output.document({"pipeline": name, "dropped": [row.number for row in rows]})
     return 0
@@ -114,11 +115,12 @@ def _find(rows: list[QuarantinedRow], number: int) -> QuarantinedRow:
     return found
 
 
-def _place(row: Any) -> str:
-    return "" if row.line is None else str(row.line)
+def _place(row: QuarantinedRow) -> str:
+    return "" if row.place is None else str(row.place)
 
 
 def _file_row(entry: FileEntry) -> tuple[str, ...]:
     numbers = (entry.batch, entry.version, entry.rows_read, entry.rows_written, entry.rows_quarantined)
     batch, *others = ("-" if each is None else f"{each:,}" for each in numbers)
-    return (entry.path, f"{entry.size:,}", entry.state, batch, *others)
+    state = f"{entry.state}, same as {entry.duplicate_of}" if entry.duplicate_of else entry.state
+    return (entry.path, f"{entry.size:,}", state, batch, *others)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from oncelake.errors import OncelakeError
 from oncelake.model.contracts import Reading, Source
@@ -15,17 +16,24 @@ from oncelake.model.intervals import instant_text
 FILE_COLUMN = "_once_file"
 
 
-@runtime_checkable
-class CountedRead(Protocol):
+class CountedRead(ABC):
     """A read that accounts for every row: what its commit records beside the pins."""
 
+    @abstractmethod
     def facts(self) -> Mapping[str, Any]:
         """Return the facts of the rows that were read; known once they were read."""
-        ...
 
     def replaced_files(self) -> tuple[str, ...]:
         """Return the files whose earlier rows are replaced by the rows that were read."""
-        ...
+        return ()
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what is to be said of what was read."""
+        return ()
+
+    def read_again(self, error: Exception) -> bool:  # noqa: ARG002  for those that can
+        """Return whether the batch must be read once more because of an error of the write."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,9 @@ class FileEntry:
     rows_written: int | None = None
     rows_quarantined: int | None = None
     rows_filtered: int | None = None
+    # The beginning of its SHA-256, if it was read as a whole, and the file that had the same content before it.
+    hash: str | None = None
+    duplicate_of: str | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the file as `files --json` prints it."""
@@ -86,15 +97,52 @@ class QuarantinedRow:
     state: str
     retried_in: int | None = None
 
+    # What a place within a file is called.
+    place_name: ClassVar[str] = "line"
+
     @property
     def key(self) -> list[Any]:
         """What tells it from all others."""
         return [self.batch, self.file, self.line, self.offset]
 
+    @property
+    def place(self) -> int | None:
+        """Where in the file it is; None for a file as a whole."""
+        return self.line
+
     def document(self) -> dict[str, Any]:
         """Return the row as `quarantine --json` prints it; bytes that are no text are escaped."""
         raw = None if self.raw is None else self.raw.decode(errors="backslashreplace")
         return {**vars(self), "raw": raw, "at": instant_text(self.at)}
+
+
+@dataclass(frozen=True)
+class QuarantinedMessage(QuarantinedRow):
+    """A message of Kafka that could not be decoded: its file is the topic and the partition, and it has an offset."""
+
+    place_name: ClassVar[str] = "offset"
+
+    @property
+    def place(self) -> int | None:
+        """Where in the partition it is."""
+        return self.offset
+
+    def document(self) -> dict[str, Any]:
+        """Return the message as `quarantine --json` prints it, also with topic and partition."""
+        topic, _, partition = self.file.rpartition("/")
+        return {**super().document(), "topic": topic, "partition": int(partition)}
+
+
+class Quarantine(Protocol):
+    """What a pipeline could not read: rows of files, or messages of a stream. Needs no JVM."""
+
+    def rows(self) -> list[QuarantinedRow]:
+        """Return everything that is or was in quarantine, each with its state."""
+        ...
+
+    def drop(self, rows: Sequence[QuarantinedRow]) -> None:
+        """Mark rows as dropped: they are not retried."""
+        ...
 
 
 @runtime_checkable
@@ -104,6 +152,24 @@ class ArrivalSource(Source, Protocol):
     @property
     def replaces_files(self) -> bool:
         """Whether the rows of a changed file replace those of its earlier content; only `append` can do that."""
+        ...
+
+    @property
+    def names_files(self) -> bool:
+        """Whether every row says which file it came from, so that the rows of a file can be replaced."""
+        ...
+
+    @property
+    def chosen_by(self) -> str:
+        """What a range of time means for what arrives, in words."""
+        ...
+
+    def restated(self, reading: Reading, done: int | None) -> Waiting:
+        """Return the batches that would read what was ingested in a range again."""
+        ...
+
+    def freeze_restated(self, reading: Reading, done: int | None) -> tuple[str, ...]:
+        """Freeze the batches that read what was ingested in a range again, for the next run; return what is to be said."""
         ...
 
     @property

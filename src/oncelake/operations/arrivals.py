@@ -1,41 +1,54 @@
-"""Look at the files and the quarantine of a pipeline that is driven by arrivals. No JVM."""
+"""Look at the files and the quarantine of a pipeline that is driven by arrivals or by a stream. No JVM."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.log import TableLog
 from oncelake.delta.tables import Lake
-from oncelake.errors import NotArriving
-from oncelake.model.arrivals import ArrivalSource, FileEntry, QuarantinedRow
+from oncelake.errors import BatchesNotRedone, NotArriving
+from oncelake.model.arrivals import ArrivalSource, FileEntry, Quarantine, QuarantinedRow
 from oncelake.model.contracts import Reading
+from oncelake.model.intervals import Interval
 from oncelake.model.slices import Batch, parse_slice
+from oncelake.operations.restate import RestateRequest
 from oncelake.planning.batches import arrival_reading, last_batch
+from oncelake.planning.quarantine import find_quarantine
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The source that drives a pipeline, and what its targets have."""
+    """What arrives for a pipeline: files or messages, what is in quarantine of them, and what its targets have."""
 
-    source: ArrivalSource
+    pipeline: Pipeline
+    kept: Quarantine
     reading: Reading
     done: int | None
     # The newest commits of batches, by their number: the version of the table and the facts.
     commits: Mapping[int, tuple[int, Mapping[str, Any]]]
 
     @classmethod
-    def of(cls, pipeline: Pipeline, lake: Lake) -> Arrivals:
-        """Return the arrivals of a pipeline; raise NotArriving if it is not driven by them."""
-        if pipeline.arrival is None:
-            raise NotArriving(pipeline=pipeline.name, where=pipeline.where)
+    def of(cls, pipeline: Pipeline, lake: Lake, span: Interval | None = None) -> Arrivals:
+        """Return the arrivals of a pipeline, all or those of a range; raise NotArriving if it is not driven by them."""
         logs = {target: lake.table(target).log() for target in pipeline.writes_tables}
+        kept = find_quarantine(pipeline, logs, lake)
+        if kept is None:
+            raise NotArriving(pipeline=pipeline.name, where=pipeline.where)
         commits: dict[int, tuple[int, Mapping[str, Any]]] = {}
         for log in logs.values():
             commits |= _commits(pipeline, log) if log else {}
-        return cls(pipeline.arrival, arrival_reading(pipeline, lake), last_batch(pipeline, logs), commits)
+        reading = arrival_reading(pipeline, lake, span)
+        return cls(pipeline, kept, reading, last_batch(pipeline, logs), commits)
+
+    @property
+    def source(self) -> ArrivalSource:
+        """The source of files; raise NotArriving if the pipeline is driven by messages."""
+        if self.pipeline.arrival is None:
+            raise NotArriving(pipeline=self.pipeline.name, where=self.pipeline.where)
+        return self.pipeline.arrival
 
     def files(self, state: str | None = None) -> list[FileEntry]:
         """Return the files, each with the version of the table that has its rows, as far as the newest commits tell."""
@@ -44,14 +57,51 @@ class Arrivals:
 
     def quarantine(self, state: str | None = "quarantined") -> list[QuarantinedRow]:
         """Return what is in quarantine."""
-        rows = self.source.list_quarantine(self.reading, self.done)
-        return [row for row in rows if state in (None, row.state)]
+        return [row for row in self.kept.rows() if state in (None, row.state)]
+
+    def drop(self, rows: Sequence[QuarantinedRow]) -> None:
+        """Mark rows in quarantine as dropped: they are not retried."""
+        self.kept.drop(rows)
 
     def rebuild(self) -> list[int]:
         """Write missing manifests from the facts of the commits, and return their numbers."""
         return self.source.rebuild_manifests(
             self.reading, {number: facts for number, (_, facts) in self.commits.items()}
         )
+
+    def restatement(self) -> list[RestateRequest]:
+        """Return the batches that restate the files of the reading, one request for each target; raise if that cannot be."""
+        self._refuse_unknown_rows()
+        waiting = self.source.restated(self.reading, self.done)
+        return [
+            RestateRequest(
+                self.pipeline.name,
+                pattern.target,
+                Batch(waiting.stream, batch.number),
+                1,
+                batch.frozen,
+                replaces=pattern.kind == "append",
+                files=batch.files,
+            )
+            for batch in waiting.batches
+            for pattern in self.pipeline.writes
+        ]
+
+    def freeze_restatement(self) -> tuple[str, ...]:
+        """Freeze the batches of a restatement: the next run reads them, and what was ingested of their files is replaced."""
+        self._refuse_unknown_rows()
+        return self.source.freeze_restated(self.reading, self.done)
+
+    def _refuse_unknown_rows(self) -> None:
+        """Refuse a target that would have the rows of a file twice."""
+        for pattern in self.pipeline.writes:
+            facts = {"verb": "restate", "what": pattern.target, "pipeline": self.pipeline.name}
+            if pattern.kind == "append" and not self.source.names_files:
+                problem = "its rows do not say which file they came from"
+                way = f'declare provenance="file" in {self.pipeline.where} for files that are yet to come; or '
+                raise BatchesNotRedone(problem=problem, way=way, **facts)
+            if pattern.kind != "append" and not pattern.restates:
+                raise BatchesNotRedone(problem=f"{pattern.kind} would count them twice", way="", **facts)
 
     def _version(self, batch: int | None) -> int | None:
         return self.commits[batch][0] if batch is not None and batch in self.commits else None

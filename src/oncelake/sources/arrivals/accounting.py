@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,11 +12,13 @@ from pyspark.sql import functions as F
 
 from oncelake.errors import RowsUnaccounted
 from oncelake.model.contracts import Pins, Reading
+from oncelake.sources.arrivals.contents import Contents, find_copies, to_hashes
 from oncelake.sources.arrivals.manifests import encode_files
 from oncelake.sources.arrivals.parsing.packs import (
     BAD_ROW,
     COUNT,
     DRIFT,
+    HASH,
     INDEX,
     KIND,
     LINE_OF,
@@ -25,6 +28,7 @@ from oncelake.sources.arrivals.parsing.packs import (
     RESCUED_AS,
     ROW,
 )
+from oncelake.sources.arrivals.parts import Footer
 from oncelake.sources.arrivals.schema_inference import Drift
 
 if TYPE_CHECKING:
@@ -43,7 +47,7 @@ class RecordCounts(NamedTuple):
 
 def count_records(records: DataFrame) -> RecordCounts:
     """Count the records of a batch, in one job: it also computes them, if they are not computed yet."""
-    is_row, is_bad, is_drift = (F.col(KIND) == kind for kind in (ROW, BAD_ROW, DRIFT))
+    is_row, is_bad, is_drift, is_hash = (F.col(KIND) == kind for kind in (ROW, BAD_ROW, DRIFT, HASH))
     # Drift is of no file. The counts of files have no column and no type.
     keys = (F.when(is_drift, F.col(REASON)).alias(_COLUMN), F.when(is_drift, F.col(RAW).cast("string")).alias(_TYPE))
     counts = records.groupBy(INDEX, *keys).agg(
@@ -52,11 +56,52 @@ def count_records(records: DataFrame) -> RecordCounts:
         F.count_if(is_bad).alias("bad"),
         F.count_if(is_bad & F.col(LINE_OF).isNull() & F.col(NUMBER).isNull()).alias("bad_files"),
         F.count_if(is_row & F.col(RESCUED_AS).isNotNull()).alias("rescued"),
+        F.max(F.when(is_hash, F.col(LINE_OF))).alias("high"),
+        F.max(F.when(is_hash, F.col(NUMBER))).alias("low"),
     )
     found = counts.toArrow()
+    found = found.append_column("hash", to_hashes(found["high"], found["low"]))
     of_files = pc.is_valid(found[INDEX])
     drift = found.filter(pc.invert(of_files)).select([_COLUMN, _TYPE, "read"]).to_pylist()
     return RecordCounts(found.filter(of_files), [Drift(*each.values()) for each in drift])
+
+
+class Copies(NamedTuple):
+    """The hash of each file of a batch, and the files that have the content of another one; and whether those are skipped."""
+
+    hashes: pa.ChunkedArray
+    originals: Mapping[int, str]
+    skipped: bool
+    # Files that could not be read: another one with their content may be read some day.
+    unreadable: frozenset[int]
+
+    @classmethod
+    def of(cls, counts: pa.Table, files: pa.Table, contents: Contents, number: int, skip: bool) -> Copies:
+        """Compare the files of a batch with each other and with those of earlier batches. A file that cannot be read is no copy."""
+        hashes = _in_order(counts, "hash", files, None)
+        is_bad = pc.greater(_in_order(counts, "bad_files", files), 0).to_pylist()
+        texts = [None if bad else text for bad, text in zip(is_bad, hashes.to_pylist(), strict=True)]
+        found = find_copies(
+            files["path"].to_pylist(), texts, contents.find({text for text in texts if text is not None}, number)
+        )
+        return cls(hashes, found, skip and bool(found), frozenset(at for at, bad in enumerate(is_bad) if bad))
+
+    def write(self, contents: Contents, files: pa.Table, number: int, replaces: bool) -> None:
+        """Write the hashes of the files that are ingested, for later batches; or that these replace their earlier content."""
+        texts, paths = self.hashes.to_pylist(), files["path"].to_pylist()
+        left = {*self.unreadable, *(self.originals if self.skipped else ())}
+        texts = [None if at in left else text for at, text in enumerate(texts)]
+        kept = [at for at, text in enumerate(texts) if text is not None or replaces]
+        contents.write(number, [paths[at] for at in kept], [texts[at] for at in kept], replaces)
+
+
+def count_fitting(counts: pa.Table, fitting: Mapping[int, Footer]) -> pa.Table:
+    """Return the counts with those of files whose rows are passed on: so many as their footers say, or the write fails."""
+    found = [{INDEX: file, "read": footer.rows, "rows": footer.rows} for file, footer in fitting.items()]
+    zeros = dict.fromkeys(_COUNTED, 0)
+    schema = pa.schema({INDEX: pa.int64(), **dict.fromkeys(_COUNTED, pa.int64()), "hash": pa.string()})
+    added = pa.Table.from_pylist([zeros | each for each in found], schema=schema)
+    return pa.concat_tables([counts.select(schema.names).cast(schema), added]) if found else counts
 
 
 @dataclass(frozen=True)
@@ -67,20 +112,26 @@ class Account:
     counts: pa.Table
     pins: Pins
     schema: int
+    copies: Copies
 
     @classmethod
-    def of(cls, counts: pa.Table, kept: DataFrame | None, files: pa.Table, pins: Pins, schema: int) -> Account:
+    def of(
+        cls, counts: pa.Table, kept: DataFrame | None, files: pa.Table, pins: Pins, schema: int, copies: Copies
+    ) -> Account:
         """Return the account of the counted files; `kept` are the rows that a declared condition keeps, None for all."""
         columns = {name: _in_order(counts, name, files) for name in _COUNTED}
-        columns["kept"] = columns["rows"]
+        columns |= {"kept": columns["rows"], "quarantined": columns["bad"]}
         if kept is not None:
             columns["kept"] = _in_order(kept.groupBy(INDEX).agg(F.count("*").alias("kept")).toArrow(), "kept", files)
-        return cls(files, pa.table(columns), pins, schema)
+        if copies.skipped:
+            taken = pa.array([number not in copies.originals for number in range(files.num_rows)], pa.bool_())
+            columns |= {name: pc.if_else(taken, columns[name], 0) for name in ("kept", "quarantined", "rescued")}
+        return cls(files, pa.table(columns), pins, schema, copies)
 
     @property
     def quarantined(self) -> int:
         """The rows, and the files as a whole, that could not be read."""
-        return self._total("bad")
+        return self._total("quarantined")
 
     def check(self, reading: Reading) -> None:
         """Raise RowsUnaccounted if the rows of a file do not add up; nothing is committed then."""
@@ -93,13 +144,13 @@ class Account:
 
     def facts(self) -> dict[str, Any]:
         """Return what the commit records."""
-        rows, kept = self._total("rows"), self._total("kept")
         return {
             "files": self.files.num_rows,
             "rows_read": self._total("read"),
             "quarantined": self.quarantined,
-            "filtered": rows - kept,
+            "filtered": self._total("read") - self._total("kept") - self.quarantined,
             "rescued": self._total("rescued"),
+            "duplicates": len(self.copies.originals),
             "schema": self.schema,
             "accounts": encode_files(self.outcomes()),
         }
@@ -107,8 +158,10 @@ class Account:
     def outcomes(self) -> pa.Table:
         """Return what became of every file of the batch."""
         counts = self.counts
-        done = pa.array(["done"] * self.files.num_rows, pa.string())
-        states = pc.if_else(pc.greater(counts["bad_files"], 0), pa.scalar("quarantined"), done)
+        states = pc.if_else(pc.greater(counts["bad_files"], 0), "quarantined", "done")
+        originals = pa.array([self.copies.originals.get(number) for number in range(self.files.num_rows)], pa.string())
+        if self.copies.skipped:
+            states = pc.if_else(pc.is_valid(originals), "duplicate", states)
         table = pa.table(
             {
                 "path": self.files["path"],
@@ -117,8 +170,10 @@ class Account:
                 "state": states,
                 "rows_read": counts["read"],
                 "rows_written": counts["kept"],
-                "rows_quarantined": counts["bad"],
-                "rows_filtered": pc.subtract(counts["rows"], counts["kept"]),
+                "rows_quarantined": counts["quarantined"],
+                "rows_filtered": pc.subtract(pc.subtract(counts["read"], counts["kept"]), counts["quarantined"]),
+                "hash": self.copies.hashes,
+                "duplicate_of": originals,
             }
         )
         left = [(path, state) for state in ("changed", "gone") for path in self.pins.get(state, ())]
@@ -128,13 +183,14 @@ class Account:
         return int(pc.sum(self.counts[name]).as_py() or 0)
 
 
-def _in_order(counts: pa.Table, name: str, files: pa.Table) -> pa.ChunkedArray:
-    """Return a count for each file of the manifest; 0 for one that has none."""
+def _in_order(counts: pa.Table, name: str, files: pa.Table, missing: int | None = 0) -> pa.ChunkedArray:
+    """Return a count for each file of the manifest; `missing` for one that has none."""
     position = pc.index_in(pa.array(range(files.num_rows), pa.int64()), value_set=counts[INDEX])
-    return pc.fill_null(counts[name].take(position), 0)
+    found = counts[name].take(position)
+    return found if missing is None else pc.fill_null(found, missing)
 
 
 def _left_out(left: list[tuple[str, str]], schema: pa.Schema) -> pa.Table:
     """Return the files of a manifest that were not read: they changed after they were listed, or are gone."""
-    zeros = {name: 0 for name in schema.names if name not in ("path", "state")}
+    zeros = {field.name: 0 for field in schema if field.type == pa.int64()}
     return pa.Table.from_pylist([{**zeros, "path": path, "state": state} for path, state in left], schema=schema)

@@ -48,6 +48,8 @@ class ArrivingFiles:
     clean_up: str = "keep"
     archive: str | None = None
     clean_up_after: timedelta = timedelta()
+    duplicates: str = "report"
+    path_date: str | None = None
 
     tables = ()
     by_interval = False
@@ -61,9 +63,13 @@ class ArrivingFiles:
         return self.evolution
 
     @property
-    def splittable(self) -> bool:
-        """Whether every line of a file is a record, so that a large file is read in parts."""
-        return self.format == "text" or (self.format == "json" and not self._option("multiline"))
+    def split_by(self) -> str | None:
+        """By what a large file is read in parts: "row groups" or "lines"; None if it is read as a whole."""
+        if self.format == "parquet":
+            return "row groups"
+        has_lines = self.format in ("text", "csv") or (self.format == "json" and not self._option("multiline"))
+        # Only who reads the whole of a file can count its lines.
+        return "lines" if has_lines and "row" not in self.provenance else None
 
     @property
     def file_format(self) -> FileFormat:
@@ -80,6 +86,28 @@ class ArrivingFiles:
     def replaces_files(self) -> bool:
         """Whether the rows of a changed file replace those of its earlier content."""
         return self.changed == "replace"
+
+    @property
+    def names_files(self) -> bool:
+        """Whether every row says which file it came from."""
+        return "file" in self.provenance
+
+    @property
+    def chosen_by(self) -> str:
+        """What a range of time means for the files."""
+        return "modified in" if self.path_date is None else f"with a date ({self.path_date}) in their path in"
+
+    def restated(self, reading: Reading, done: int | None) -> Waiting:
+        """Return the batches that read the ingested files of a range again, if they were frozen now."""
+        from oncelake.sources.arrivals.restating import restated
+
+        return restated(self._backlog(reading), done)
+
+    def freeze_restated(self, reading: Reading, done: int | None) -> tuple[str, ...]:
+        """Freeze the batches that read the ingested files of a range again; return what is to be said of other files."""
+        from oncelake.sources.arrivals.restating import freeze_restated
+
+        return freeze_restated(self._backlog(reading), done)
 
     def stats(self, reading: Reading) -> SourceStats:
         """Refuse: there are no intervals to ask for."""
@@ -102,8 +130,9 @@ class ArrivingFiles:
     def list_quarantine(self, reading: Reading, done: int | None) -> list[QuarantinedRow]:
         """Return what is in quarantine."""
         from oncelake.sources.arrivals.quarantine_table import quarantined_rows, read_quarantine
+        from oncelake.sources.arrivals.restating import replaced_since
 
-        return list(quarantined_rows(read_quarantine(reading, done)))
+        return replaced_since(self._backlog(reading), list(quarantined_rows(read_quarantine(reading, done))), done)
 
     def retry_quarantine(self, reading: Reading, rows: Sequence[QuarantinedRow]) -> int:
         """Freeze a batch of what is in quarantine, to be read once more, and return its number."""

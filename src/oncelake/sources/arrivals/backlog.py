@@ -17,11 +17,15 @@ from oncelake.model.arrivals import Waiting, WaitingBatch
 from oncelake.model.contracts import Pins, Reading
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval
+from oncelake.sources.arrivals.contents import Contents
 from oncelake.sources.arrivals.discovery import Discovery, discover
 from oncelake.sources.arrivals.known_files import Difference, KnownFiles, may_be_due
 from oncelake.sources.arrivals.manifests import Manifests, decode_files
 from oncelake.sources.arrivals.packing import split_batches
-from oncelake.sources.arrivals.work_list import PART_BYTES
+from oncelake.sources.arrivals.parts import is_large
+from oncelake.sources.arrivals.path_dates import path_times
+from oncelake.sources.arrivals.restating import without_provenance
+from oncelake.sources.arrivals.work_list import large_files
 
 if TYPE_CHECKING:
     from oncelake.sources.arrivals.arriving import ArrivingFiles
@@ -55,11 +59,11 @@ class Backlog:
     def waiting(self, done: int | None) -> Waiting:
         """Return the frozen batches that are not done, and those that would be frozen from the files there are now."""
         numbers = self.manifests.numbers()
-        batches = [self._frozen(number) for number in self._undone(numbers, done)]
+        batches = [self.frozen_batch(number) for number in self._undone(numbers, done)]
         discovery, found = self.look()
         first = numbers[-1] + 1 if numbers else 0
         for number, part in enumerate(self._split(found), first):
-            batches.append(self._batch(number, part.files, frozen=False))
+            batches.append(self.waiting_batch(number, part.files, frozen=False))
         return Waiting(self.source.stream, tuple(batches), tuple(self._notes(discovery, found)))
 
     def freeze(self, done: int | None) -> Waiting:
@@ -74,14 +78,28 @@ class Backlog:
             parts = list(enumerate(self._split(self.look(recent=True)[1]), first))
             if all(self._freeze(number, part) for number, part in parts):
                 _release_memory()
-                batches = (self._frozen(number) for number in (*undone, *(number for number, _ in parts)))
+                batches = (self.frozen_batch(number) for number in (*undone, *(number for number, _ in parts)))
                 return Waiting(self.source.stream, tuple(batches))
 
-    def _freeze(self, number: int, part: Part) -> bool:
-        facts = {"path": self.source.path, "at": datetime.now(UTC).isoformat(timespec="seconds")}
-        frozen = self.manifests.freeze(number, part.files, facts | ({"replaces": True} if part.replaces else {}))
+    def freeze_files(self, number: int, files: pa.Table, facts: Mapping[str, Any]) -> bool:
+        """Freeze files under a number; return False if it is taken."""
+        facts = {
+            "path": self.source.path,
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "provenance": list(self.source.provenance),
+            **facts,
+        }
+        frozen = self.manifests.freeze(number, files, facts)
         failpoint("frozen")
         return frozen
+
+    def next_number(self) -> int:
+        """Return the number of the next batch to freeze."""
+        numbers = self.manifests.numbers()
+        return numbers[-1] + 1 if numbers else 0
+
+    def _freeze(self, number: int, part: Part) -> bool:
+        return self.freeze_files(number, part.files, {"replaces": True} if part.replaces else {})
 
     def settle(self, facts: Mapping[int, Mapping[str, Any]]) -> None:
         """Record what became of the files of committed batches, where that is not recorded yet."""
@@ -89,6 +107,7 @@ class Backlog:
             if accounts := facts[number].get("accounts"):
                 self.manifests.record(number, decode_files(accounts))
                 failpoint("accounted")
+        self.contents.compact(max(facts, default=-1))
         if may_be_due(self.manifests.folder):
             KnownFiles.load(self.manifests.folder).compact()
 
@@ -99,10 +118,25 @@ class Backlog:
         for number in missing:
             if accounts := facts[number].get("accounts"):
                 files = decode_files(accounts)
-                self.manifests.freeze(number, files.select(["path", "size", "modified"]), {"path": self.source.path})
+                frozen = facts[number].get("frozen", {})
+                self._rebuild_contents(number, files, bool(frozen.get("replaces")))
+                self.manifests.freeze(
+                    number, files.select(["path", "size", "modified"]), {"path": self.source.path, **frozen}
+                )
                 self.manifests.record(number, files)
                 written.append(number)
         return written
+
+    def _rebuild_contents(self, number: int, files: pa.Table, replaces: bool) -> None:
+        if "hash" in files.column_names:
+            is_known = pc.or_(pc.is_valid(files["hash"]), replaces)
+            taken = files.filter(pc.and_(pc.equal(files["state"], "done"), is_known))
+            self.contents.write(number, taken["path"].to_pylist(), taken["hash"].to_pylist(), replaces)
+
+    @property
+    def contents(self) -> Contents:
+        """The hashes of the files."""
+        return Contents(self.manifests.folder)
 
     def pinned_files(self, pins: Pins) -> pa.Table:
         """Return the files that a batch reads: those of its manifest, without those that had changed or were gone."""
@@ -114,13 +148,18 @@ class Backlog:
 
     def look(self, recent: bool = False) -> tuple[Discovery, Difference]:
         """Return the files there are now, and what is new or changed among them; with `recent` by the listing of a plan."""
-        discovery, span = self._discover(recent), self.reading.slice
-        if isinstance(span, Interval):
-            first, last = (int(instant.timestamp() * 1e9) for instant in (span.start, span.end))
-            times = discovery.files["modified"]
-            inside = pc.and_(pc.greater_equal(times, first), pc.less(times, last))
-            discovery = replace(discovery, files=discovery.files.filter(inside))
+        discovery = self._discover(recent)
+        discovery = replace(discovery, files=self.in_range(discovery.files))
         return discovery, KnownFiles.load(self.manifests.folder).subtract(discovery.files)
+
+    def in_range(self, files: pa.Table) -> pa.Table:
+        """Return the files in the range of the reading, by the date in their path if that is declared, or when they were modified."""
+        span, pattern = self.reading.slice, self.source.path_date
+        if not isinstance(span, Interval):
+            return files
+        first, last = (int(instant.timestamp()) * 10**9 for instant in (span.start, span.end))
+        times = files["modified"] if pattern is None else path_times(files["path"], pattern)
+        return files.filter(pc.and_(pc.greater_equal(times, first), pc.less(times, last)))
 
     def _discover(self, recent: bool) -> Discovery:
         """List the files, or with `recent` return the listing that was made just before, once.
@@ -143,15 +182,23 @@ class Backlog:
             raise ManifestsMissing(pipeline=self.reading.pipeline, folder=self.manifests.folder, number=done)
         return [number for number in numbers if done is None or number > done]
 
-    def _frozen(self, number: int) -> WaitingBatch:
+    def frozen_batch(self, number: int) -> WaitingBatch:
+        """Return a frozen batch."""
         files = self.manifests.load(number).files
-        return self._batch(number, files, frozen=True)
+        return self.waiting_batch(number, files, frozen=True)
 
-    def _batch(self, number: int, files: pa.Table, frozen: bool) -> WaitingBatch:
-        large = int(pc.sum(pc.greater(files["size"], PART_BYTES)).as_py() or 0)
-        how = "large, read in parts" if self.source.splittable else "large, read by a task each"
-        reading = f"{large:,} {how}, the others packed" if large else "packed"
-        return WaitingBatch(number, files.num_rows, size_of(files), frozen, reading)
+    def waiting_batch(self, number: int, files: pa.Table, frozen: bool) -> WaitingBatch:
+        """Return a batch of files, and how they are read."""
+        return WaitingBatch(number, files.num_rows, size_of(files), frozen, self._explain(files))
+
+    def _explain(self, files: pa.Table) -> str:
+        """Say how the files of a batch are read."""
+        split = int(pc.sum(large_files(files, self.source.split_by)).as_py() or 0)
+        whole = int(pc.sum(is_large(files)).as_py() or 0) - split
+        large = [f"{split:,} large, read in parts by their {self.source.split_by}"] if split else []
+        large += [f"{whole:,} large, read by a task each"] if whole else []
+        rest = files.num_rows - split - whole
+        return ", ".join([*large, *(["the others packed" if large else "packed"] if rest else [])])
 
     def _split(self, found: Difference) -> list[Part]:
         """Return the files of the batches to freeze. Changed files whose rows are replaced have batches of their own."""
@@ -161,13 +208,24 @@ class Backlog:
         limits = (self.source.max_files, self.source.max_bytes)
         parts = [Part(files, replaces=False) for files in split_batches(new, *limits)] if new.num_rows else []
         if self.source.changed == "replace" and changed.num_rows:
+            changed = self._replaceable(found.changed).select(found.new.column_names)
+        if self.source.changed == "replace" and changed.num_rows:
             parts += [Part(files, replaces=True) for files in split_batches(changed, *limits)]
         return parts
+
+    def _replaceable(self, changed: pa.Table) -> pa.Table:
+        """Return the changed files whose earlier rows say which file they came from."""
+        unknown = without_provenance(self.manifests, changed["batch"].to_pylist())
+        return changed.filter(pc.invert(pc.is_in(changed["batch"], value_set=pa.array(unknown, pa.int64()))))
 
     def _notes(self, discovery: Discovery, found: Difference) -> Iterator[str]:
         if found.changed.num_rows and self.source.changed == "refuse":
             paths = found.changed["path"][:_EXAMPLES].to_pylist()
             yield f"{found.changed.num_rows:,} ingested files have changed since, and are not read: {', '.join(paths)}"
+        if self.source.changed == "replace":
+            kept = found.changed.num_rows - self._replaceable(found.changed).num_rows
+            if kept:
+                yield f'{kept:,} changed files were ingested before provenance="file" was declared, and are not read'
         if discovery.ignored:
             examples = ", ".join(f"{each.path} ({each.reason})" for each in discovery.ignored[:_EXAMPLES])
             yield f"{discovery.ignored_count:,} files are left out: {examples}"

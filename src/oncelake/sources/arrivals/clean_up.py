@@ -43,7 +43,7 @@ def clean_up(backlog: Backlog, now: datetime | None = None) -> int:
             break  # batches are done in their order
         outcomes = manifests.outcomes(number)
         assert outcomes is not None
-        count += _clean(backlog, outcomes.filter(pc.equal(outcomes["state"], "done")))
+        count += _clean(backlog, outcomes.filter(pc.is_in(outcomes["state"], pa.array(["done", "duplicate"]))))
         replace_file(manifests.folder, _PROGRESS, json.dumps({"through": number}).encode())
     return count
 

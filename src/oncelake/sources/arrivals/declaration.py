@@ -12,9 +12,11 @@ from typing import Any, TypedDict
 from oncelake.errors.base import did_you_mean
 from oncelake.model.intervals import parse_length
 from oncelake.sources.arrivals.arriving import FORMATS, MAX_BYTES, MAX_FILES, PROVENANCE, ArrivingFiles
+from oncelake.sources.arrivals.path_dates import check_path_date
 
 _COMPRESSED = (".gz", ".zst", ".zstd", ".bz2")
 _CHANGED = ("refuse", "replace", "append")
+_DUPLICATES = ("report", "skip")
 _CLEAN_UP = ("keep", "delete", "archive")
 _POLICIES = ("evolve", "rescue", "freeze")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
@@ -30,7 +32,9 @@ class ArrivalOptions(TypedDict, total=False):
     is a condition for the rows that are kept. `provenance` adds columns: some of "file", "batch", "modified" and "row", or
     True for all. `rescued` is the name of the column with the values that have no column. A batch has at most `max_files` files and `max_bytes` bytes, like "2 GB".
     `clean_up` says what becomes of ingested files: "keep", "delete", or "archive" to the folder `archive`, once their
-    batch is committed and `clean_up_after`, like "7 days", has passed.
+    batch is committed and `clean_up_after`, like "7 days", has passed. `duplicates` says what becomes of a file with the content of another one:
+    "report" it and ingest it, or "skip" it. `path_date`, like "%Y/%m/%d", is the date in the path by which `--from` and `--to`
+    choose files, instead of their modification time.
     """
 
     arrives: bool
@@ -45,6 +49,8 @@ class ArrivalOptions(TypedDict, total=False):
     clean_up: str
     archive: str
     clean_up_after: str
+    duplicates: str
+    path_date: str
 
 
 def format_of(path: Any) -> str:
@@ -85,7 +91,23 @@ def parse_arrivals(
         _parse_count(given.get("max_files", MAX_FILES)),
         _parse_bytes(given.get("max_bytes", MAX_BYTES)),
         *_parse_clean_up(path, given),
+        _parse_duplicates(given.get("duplicates", "report")),
+        _parse_path_date(given.get("path_date")),
     )
+
+
+def _parse_duplicates(duplicates: Any) -> str:
+    if duplicates not in _DUPLICATES:
+        near = did_you_mean(str(duplicates), _DUPLICATES)
+        raise ValueError(f"duplicates={duplicates!r} is none of {', '.join(_DUPLICATES)}{near}")
+    return str(duplicates)
+
+
+def _parse_path_date(pattern: Any) -> str | None:
+    if pattern is None:
+        return None
+    check_path_date(str(pattern))
+    return str(pattern)
 
 
 def _parse_clean_up(path: str, given: Mapping[str, Any]) -> tuple[str, str | None, timedelta]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from oncelake.model.arrivals import FileEntry
 from oncelake.sources.arrivals.backlog import Backlog
 
-_COUNTS = ("rows_read", "rows_written", "rows_quarantined", "rows_filtered")
+_COUNTS = ("rows_read", "rows_written", "rows_quarantined", "rows_filtered", "hash", "duplicate_of")
 
 
 def file_entries(backlog: Backlog, done: int | None) -> Iterator[FileEntry]:
@@ -19,14 +19,27 @@ def file_entries(backlog: Backlog, done: int | None) -> Iterator[FileEntry]:
     _, found = backlog.look()
     changed = set(found.changed["path"].to_pylist())
     recorded = set(backlog.manifests.recorded())
+    replaced = _replaced(backlog, done)
     for number in backlog.manifests.numbers():
         waits = done is None or number > done
         outcomes = backlog.manifests.outcomes(number) if number in recorded and not waits else None
         files = backlog.manifests.load(number).files if outcomes is None else outcomes
         for row in files.to_pylist():
             state = "frozen" if waits else row.get("state") or "done"
+            if replaced.get(row["path"], -1) > number:
+                state = "replaced"
             yield _entry(row, "changed" if row["path"] in changed and state == "done" else state, number)
     yield from (_entry(row, "new", None) for row in _rows(found.new))
+
+
+def _replaced(backlog: Backlog, done: int | None) -> dict[str, int]:
+    """Return the last batch that replaced the rows of a file, for each file of which rows were replaced."""
+    found: dict[str, int] = {}
+    numbers = [number for number in backlog.manifests.numbers() if done is not None and number <= done]
+    for manifest in backlog.manifests.load_all(numbers):
+        if manifest.facts.get("replaces"):
+            found |= dict.fromkeys(manifest.files["path"].to_pylist(), manifest.number)
+    return found
 
 
 def _rows(files: pa.Table) -> Iterator[dict[str, Any]]:

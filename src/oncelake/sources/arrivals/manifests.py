@@ -33,6 +33,8 @@ OUTCOMES = pa.schema(
         pa.field("state", pa.string()),
         *(pa.field(f"rows_{each}", pa.int64()) for each in ("read", "written", "quarantined", "filtered")),
         pa.field("version", pa.int64()),
+        pa.field("hash", pa.string()),
+        pa.field("duplicate_of", pa.string()),
     ]
 )
 # The outcomes of files that a batch did not take in: they may come again.
@@ -111,7 +113,7 @@ class Manifests:
     def outcomes_of(self, numbers: Iterable[int]) -> Iterator[tuple[int, pa.Table]]:
         """Yield the numbers and outcomes of several batches, which are recorded; read in parallel from an object store."""
         for number, table in self._tables(_OUTCOMES, numbers, OUTCOMES):
-            yield number, table.replace_schema_metadata(None)
+            yield number, conform(table.replace_schema_metadata(None), OUTCOMES)
 
     def _numbers(self, kind: str, after: int) -> list[int]:
         names = (
@@ -213,7 +215,7 @@ def from_parquet(content: bytes, schema: pa.Schema | None) -> pa.Table:
         found = dict(table.schema.metadata or {})
     except Exception as error:  # whatever damaged bytes lead to
         raise ValueError(f"it is not a whole parquet file ({type(error).__name__})") from error
-    if schema is not None and table.schema.names != schema.names:
+    if schema is not None and table.schema.names != schema.names[: table.num_columns]:
         raise ValueError("it has other columns")
     if found.pop(_CHECK, None) != _check(found) or found.get(_DIGEST) != digest(table).encode():
         raise ValueError("it is not as it was written")

@@ -16,7 +16,8 @@ from oncelake.sources.arrivals.parsing.records import PackedFile
 from oncelake.sources.arrivals.schema_evolution import evolve
 from oncelake.sources.arrivals.schema_inference import Drift, apply_hints, drift_of, infer
 from oncelake.sources.arrivals.schema_store import PinnedSchema, SchemaStore
-from oncelake.sources.arrivals.schema_types import parse_schema
+from oncelake.sources.arrivals.schema_types import normalize, parse_schema
+from oncelake.sources.arrivals.work_list import LINES, entries_of, find_footers, large_files
 from oncelake.storage.options import open_input
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # A schema is inferred from so many files, spread over the batch, and so many bytes of them.
 _FILES, _BYTES = 200, 32 << 20
+# Of a large file of lines, so many bytes.
+_HEAD = 2 << 20
 
 
 def pin_schema(source: ArrivingFiles, store: SchemaStore, files: pa.Table, reading: Reading) -> PinnedSchema:
@@ -68,20 +71,35 @@ def _save(store: SchemaStore, pinned: PinnedSchema) -> PinnedSchema:
 
 
 def _infer(source: ArrivingFiles, files: pa.Table, reading: Reading) -> pa.Schema:
-    parsed = parse(list(_sample(files, reading)), source.file_format, pa.schema([]))
-    schema = infer(drift_of(parsed.drift))
+    parsed = parse(list(_sample(source, files, reading)), source.file_format, pa.schema([]))
+    found = drift_of(parsed.drift)
+    if source.format == "parquet":
+        found += _footer_drift(files, reading)
+    schema = infer(found)
     return apply_hints(schema, parse_schema(source.hints)) if source.hints else schema
 
 
-def _sample(files: pa.Table, reading: Reading) -> Iterator[PackedFile]:
+def _sample(source: ArrivingFiles, files: pa.Table, reading: Reading) -> Iterator[PackedFile]:
+    """Yield some files; of a large file of lines those at its beginning."""
     step, left, root = max(1, files.num_rows // _FILES), _BYTES, reading.lake.file("")
+    in_lines = large_files(files, source.split_by) if source.split_by == LINES else None
     for index in range(0, files.num_rows, step):
         path, size = full_path(files["path"][index].as_py(), root), files["size"][index].as_py()
+        lines_only = in_lines is not None and in_lines[index].as_py()
+        size = min(size, _HEAD) if lines_only else size
         if size > left:
             continue
         left -= size
         try:
             with open_input(path, None) as stream:
-                yield PackedFile(index, path, stream.read())
+                content = stream.read(_HEAD) if lines_only else stream.read()
         except OSError:
             continue  # the executors will say what is wrong with it
+        yield PackedFile(index, path, content[: content.rfind(b"\n") + 1] if lines_only else content)
+
+
+def _footer_drift(files: pa.Table, reading: Reading) -> list[Drift]:
+    """Return the columns of large files, which their footers name."""
+    footers = find_footers(entries_of(files, reading.lake.file(""))[:_FILES])
+    found = ((field, footer.rows) for footer in footers.values() for field in footer.schema)
+    return [Drift(field.name, str(normalize(field.type)), rows) for field, rows in found]

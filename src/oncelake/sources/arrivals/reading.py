@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
+from oncelake.delta.conflicts import TableChanged
+from oncelake.model.arrivals import CountedRead
 from oncelake.model.contracts import Pins, Reading
 from oncelake.model.slices import Slice
-from oncelake.sources.arrivals.accounting import Account, count_records
+from oncelake.sources.arrivals.accounting import Account, Copies, RecordCounts, count_fitting, count_records
 from oncelake.sources.arrivals.arriving import PROVENANCE
 from oncelake.sources.arrivals.backlog import Backlog
-from oncelake.sources.arrivals.current_files import full_path
+from oncelake.sources.arrivals.current_files import compare
 from oncelake.sources.arrivals.discovery import partition_values
+from oncelake.sources.arrivals.fitting_files import fitting_files, read_fitting, spread
 from oncelake.sources.arrivals.parsing.packs import (
     BAD_ROW,
     DATA,
@@ -25,11 +30,13 @@ from oncelake.sources.arrivals.parsing.packs import (
     ROW,
     PackReader,
 )
+from oncelake.sources.arrivals.parsing.row_groups import NOT_AS_EXPECTED
+from oncelake.sources.arrivals.parts import Footer
 from oncelake.sources.arrivals.pinning import evolve_schema, partition_drift, pin_schema
 from oncelake.sources.arrivals.quarantine import write_quarantine
 from oncelake.sources.arrivals.schema_inference import Drift
 from oncelake.sources.arrivals.schema_store import PinnedSchema, SchemaStore
-from oncelake.sources.arrivals.work_list import work_list
+from oncelake.sources.arrivals.work_list import ROW_GROUPS, WorkList, entries_of, find_footers, without, work_list
 from oncelake.spark.materialize import materialize
 from oncelake.spark.package import ship_package
 from oncelake.spark.sql import identifier
@@ -37,16 +44,20 @@ from oncelake.storage.options import is_s3, options_for
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
     from oncelake.sources.arrivals.arriving import ArrivingFiles
 
 # A batch is read again when its files have columns that the schema lacks; nested ones may take several rounds.
 _TRIES = 5
+_EXAMPLES = 3
 # What the folders of a file say of it, beside its rows.
 _PATH, _MODIFIED, _FOLDER = "__once_path", "__once_modified", "__once_folder "
+# Batches, by folder and number, that a write could not read by itself: their rows are kept before the write.
+_kept_batches: set[tuple[str, int]] = set()
 
 
-class BatchRead:
+class BatchRead(CountedRead):
     """The rows of one batch, computed once, and the account of them."""
 
     def __init__(
@@ -61,12 +72,11 @@ class BatchRead:
 
     def facts(self) -> dict[str, Any]:
         """Return what the commit records of the files and their rows."""
-        return self._computed[1].facts()
+        return self._computed[1].facts() | {"frozen": dict(self._frozen_facts)}
 
     def replaced_files(self) -> tuple[str, ...]:
         """Return the files whose earlier rows are replaced by this batch."""
-        manifest = self.backlog.manifests.load(self.pins["manifest"])
-        return tuple(self.files["path"].to_pylist()) if manifest.facts.get("replaces") else ()
+        return tuple(self.files["path"].to_pylist()) if self._frozen_facts.get("replaces") else ()
 
     @cached_property
     def files(self) -> pa.Table:
@@ -74,66 +84,169 @@ class BatchRead:
         return self.backlog.pinned_files(self.pins)
 
     @cached_property
+    def _origins(self) -> pa.Table:
+        """The files that the rows are of: those of a retry could not be read from an earlier file."""
+        origins = self._frozen_facts.get("origins", {})
+        return pa.table(
+            {"path": pa.array([origins.get(each, each) for each in self.files["path"].to_pylist()], "string")}
+        )
+
+    def read_again(self, error: Exception) -> bool:
+        """Return whether the batch must be read once more because of an error, and see to it that its rows are kept then."""
+        # An error of ours has the first line of Spark's.
+        if NOT_AS_EXPECTED not in f"{error}{error.__cause__}":
+            return False
+        _kept_batches.add(self._identity)
+        return True
+
+    @property
+    def _identity(self) -> tuple[str, int]:
+        return self.backlog.manifests.folder, self.pins["manifest"]
+
+    @cached_property
     def _computed(self) -> tuple[DataFrame, Account]:
-        records, counts, pinned = self._parse()
-        flat = self._flatten(records, pinned)
-        rows = flat.where(F.col(KIND) == ROW)
+        """Read the files. Large Parquet files that fit the schema are read by the write itself, the others before it."""
+        ship_package(self.session)
+        entries = entries_of(self.files, self.reading.lake.file(""))
+        footers = find_footers(entries) if self.source.split_by == ROW_GROUPS else {}
+        pinned = self._pinned_schema()
+        fitting = {} if self._identity in _kept_batches else fitting_files(entries, footers, pinned.schema)
+        others = without(entries, fitting)
+        records, counts, pinned = self._parse(others, footers, pinned)
+        self._verify(others)
+        counts = count_fitting(counts, fitting)
+        copies = self._copies(counts)
+        if copies.skipped:  # files whose rows are passed on have no hash
+            records = records.where(F.col(INDEX).isNull() | ~F.col(INDEX).isin(list(copies.originals)))
+        parts = [self._rows(records, pinned)] if others.num_rows or not fitting else []
+        if fitting:
+            parts.append(self._passed_rows(entries, fitting, pinned))
+        rows = reduce(lambda one, other: one.unionByName(other), parts)
         kept = None if self.source.where is None else rows.where(self.source.where)
-        account = Account.of(counts, kept, self.files, self.pins, pinned.version)
+        account = Account.of(counts, kept, self.files, self.pins, pinned.version, copies)
         account.check(self.reading)
         bad = records.where(F.col(KIND) == BAD_ROW)
         write_quarantine(bad, self.files, self.reading, self.pins["manifest"], account.quarantined)
         return (rows if kept is None else kept).select(*self._columns(pinned)), account
 
-    def _parse(self) -> tuple[DataFrame, pa.Table, PinnedSchema]:
-        """Return the records of all files, computed and counted; the schema grows until every value that may have a column has one."""
-        ship_package(self.session)
-        store = SchemaStore(self.backlog.manifests.folder)
-        pinned = pin_schema(self.source, store, self.files, self.reading)
-        pinned = evolve_schema(self.source, store, pinned, self._folder_drift(pinned), self.reading)
+    def _copies(self, counts: pa.Table) -> Copies:
+        """Return which files have the content of another one. Rows that replace others are never skipped, nor are retries."""
+        contents, number, frozen = self.backlog.contents, self.pins["manifest"], self._frozen_facts
+        skip = self.source.duplicates == "skip" and not frozen.get("replaces") and "retries" not in frozen
+        copies = Copies.of(counts, self.files, contents, number, skip)
+        copies.write(contents, self.files, number, bool(frozen.get("replaces")))
+        return copies
+
+    @cached_property
+    def _frozen_facts(self) -> Mapping[str, Any]:
+        return self.backlog.manifests.load(self.pins["manifest"]).facts
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what is to be said of the files of the batch."""
+        copies, paths = self._computed[1].copies, self.files["path"]
+        if not copies.originals:
+            return ()
+        some = list(copies.originals.items())[:_EXAMPLES]
+        examples = ", ".join(f"{paths[number].as_py()} (as {original})" for number, original in some)
+        done = "skipped" if copies.skipped else "ingested all the same"
+        return (f"files with the content of another file: {len(copies.originals):,}, {done}: {examples}",)
+
+    def _pinned_schema(self) -> PinnedSchema:
+        pinned = pin_schema(self.source, self._store, self.files, self.reading)
+        return evolve_schema(self.source, self._store, pinned, self._folder_drift(pinned), self.reading)
+
+    @property
+    def _store(self) -> SchemaStore:
+        return SchemaStore(self.backlog.manifests.folder)
+
+    def _parse(
+        self, entries: pa.Table, footers: Mapping[int, Footer], pinned: PinnedSchema
+    ) -> tuple[DataFrame, pa.Table, PinnedSchema]:
+        """Return the records of files, computed and counted; the schema grows until every value that may have a column has one."""
+        whole: set[int] = set()
         for _ in range(_TRIES):
-            # The job that counts them computes them.
-            records = materialize(self._records(pinned), eager=False)
-            counts = count_records(records)
-            following = evolve_schema(self.source, store, pinned, counts.drift, self.reading)
+            records, counts = self._count(entries, footers, pinned, whole)
+            following = evolve_schema(self.source, self._store, pinned, counts.drift, self.reading)
             if following.version == pinned.version:
                 break
             pinned = following
         return records, counts.files, pinned
 
-    def _records(self, pinned: PinnedSchema) -> DataFrame:
+    def _count(
+        self, entries: pa.Table, footers: Mapping[int, Footer], pinned: PinnedSchema, whole: set[int]
+    ) -> tuple[DataFrame, RecordCounts]:
+        """Return the records of files, computed once, and their counts. A file that cannot be read in parts is read as a `whole`."""
+        file_format, split_by, columns = self.source.file_format, self.source.split_by, len(pinned.schema)
+        while True:
+            chosen = work_list(without(entries, whole), file_format, split_by, columns, footers)
+            unsplit = entries.filter(pc.is_in(entries["file"], pa.array(whole, pa.int64())))
+            table = pa.concat_tables([chosen.table, unsplit])
+            # The job that counts them computes them.
+            records = materialize(self._records(chosen._replace(table=table), pinned), eager=False)
+            counts = count_records(records)
+            bad = counts.files.filter(pc.greater(counts.files["bad_files"], 0))[INDEX].to_pylist()
+            torn = chosen.split.intersection(bad)
+            if not torn:
+                return records, counts
+            whole |= torn
+
+    def _verify(self, entries: pa.Table) -> None:
+        """Raise TableChanged if a file that was read is not as it was frozen: the next try leaves it for a later batch."""
+        found = compare(entries, self.reading.lake.file(""))
+        if found.changed or found.gone:
+            path = (*found.changed, *found.gone)[0]
+            raise TableChanged(f"{path} changed while it was read")
+
+    def _records(self, chosen: WorkList, pinned: PinnedSchema) -> DataFrame:
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        root, file_format = self.reading.lake.file(""), self.source.file_format
-        entries = work_list(self.files, self.source.splittable, root)
-        first = full_path(self.files["path"][0].as_py(), root) if self.files.num_rows else ""
-        reader = PackReader(file_format, pinned.schema, options_for(first) if is_s3(first) else None)
-        frame = self.session.createDataFrame(entries.table)
-        frame = frame.repartition(entries.tasks) if entries.tasks else frame
+        first = chosen.table["path"][0].as_py() if chosen.table.num_rows else ""
+        reader = PackReader(self.source.file_format, pinned.schema, options_for(first) if is_s3(first) else None)
+        frame = spread(self.session, chosen.table, chosen.tasks)
         return frame.mapInArrow(reader, from_arrow_schema(reader.records))
 
     def _folder_drift(self, pinned: PinnedSchema) -> list[Drift]:
         known = {name.casefold() for name in pinned.schema.names}
-        return [drift for drift in partition_drift(self.files) if drift.column.casefold() not in known]
+        return [drift for drift in partition_drift(self._origins) if drift.column.casefold() not in known]
 
-    def _flatten(self, records: DataFrame, pinned: PinnedSchema) -> DataFrame:
-        """Return the records with the columns of the rows, and what the path of the file says, where that is asked for."""
-        folders = sorted({drift.column for drift in partition_drift(self.files)} & set(pinned.schema.names))
+    def _rows(self, records: DataFrame, pinned: PinnedSchema) -> DataFrame:
+        fields: Any = records.schema[DATA].dataType if len(pinned.schema) else ()
+        types = {field.name: field.dataType for field in fields}
         data = {name: F.col(f"{DATA}.{identifier(name)}") for name in pinned.schema.names}
+        return self._flatten(records.where(F.col(KIND) == ROW), data, types)
+
+    def _passed_rows(self, entries: pa.Table, fitting: Mapping[int, Footer], pinned: PinnedSchema) -> DataFrame:
+        """Return the rows of large files, which are read when they are written."""
+        source = self.source
+        numbered = bool(source.where or source.provenance or self._folders(pinned.schema.names))
+        frame = read_fitting(self.session, entries, fitting, source.file_format, pinned.schema, numbered)
+        types = {field.name: field.dataType for field in frame.schema}
+        missing = {name: F.lit(None).cast("long") for name in (INDEX, LINE_OF) if not numbered}
+        frame = frame.withColumns(missing | {RESCUED_AS: F.lit(None).cast("string")})
+        return self._flatten(frame, {name: F.col(identifier(name)) for name in pinned.schema.names}, types)
+
+    def _folders(self, names: Iterable[str]) -> list[str]:
+        return sorted({drift.column for drift in partition_drift(self._origins)} & set(names))
+
+    def _flatten(self, frame: DataFrame, data: dict[str, Column], types: Mapping[str, DataType]) -> DataFrame:
+        """Return rows with their columns, and what the path of the file says, where that is asked for."""
+        folders, others = self._folders(data), [INDEX, LINE_OF, RESCUED_AS]
         if folders or self.source.provenance:
-            records = records.join(F.broadcast(self._file_facts(folders)), INDEX, "left")
-            types = {field.name: field.dataType for field in records.schema[DATA].dataType.fields}  # type: ignore[attr-defined]
+            frame = frame.join(F.broadcast(self._file_facts(folders)), INDEX, "left")
+            others += [_PATH, _MODIFIED]
             for name in folders:
-                data[name] = F.coalesce(data[name], F.col(identifier(_FOLDER + name)).cast(types[name]))
-        others = [name for name in records.columns if name != DATA]
-        return records.select(*map(identifier, others), *(column.alias(name) for name, column in data.items()))
+                named = F.col(identifier(_FOLDER + name))
+                lost = data[name].isNull() & named.isNotNull() & named.try_cast(types[name]).isNull()
+                frame = frame.withColumn(RESCUED_AS, F.when(lost, _rescue(name, named)).otherwise(F.col(RESCUED_AS)))
+                data[name] = F.coalesce(data[name], named.try_cast(types[name]))
+        return frame.select(*others, *(column.alias(name) for name, column in data.items()))
 
     def _file_facts(self, folders: list[str]) -> DataFrame:
-        paths = self.files["path"].to_pylist()
+        paths = self._origins["path"].to_pylist()
         values = [partition_values(path) if folders else {} for path in paths]
         columns: dict[str, Any] = {
             INDEX: pa.array(range(len(paths)), pa.int64()),
-            _PATH: self.files["path"],
+            _PATH: pa.array(paths, pa.string()),
             _MODIFIED: self.files["modified"],
             **{_FOLDER + name: pa.array([each.get(name) for each in values], pa.string()) for name in folders},
         }
@@ -149,3 +262,11 @@ class BatchRead:
         columns = [F.col(identifier(name)) for name in pinned.schema.names]
         columns.append(F.col(RESCUED_AS).alias(self.source.rescued))
         return columns + [provenance[name]().alias(PROVENANCE[name]) for name in self.source.provenance]
+
+
+def _rescue(name: str, value: Column) -> Column:
+    """Return what is rescued of a row, with the name of a folder that does not fit the type of its column."""
+    entry = F.struct(value.alias("value"), F.lit("the name of the folder does not fit the column").alias("reason"))
+    added, before = F.to_json(F.create_map(F.lit(name), entry)), F.col(RESCUED_AS)
+    both = F.concat(F.expr(f"left({identifier(RESCUED_AS)}, length({identifier(RESCUED_AS)}) - 1)"), F.lit(", "))
+    return F.when(before.isNull(), added).otherwise(F.concat(both, F.substring(added, 2, 1 << 30)))

@@ -6,7 +6,7 @@ be killed at any moment, and what fails again is in quarantine again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -26,12 +26,12 @@ _FOLDER = "retries"
 def freeze_retry(backlog: Backlog, rows: Sequence[QuarantinedRow]) -> int:
     """Freeze a batch of rows and files in quarantine, and return its number."""
     rows = [row for row in finish_retries(backlog, rows) if row.state == QUARANTINED]
+    manifests = backlog.manifests.load_all(backlog.manifests.numbers())
+    known = {path: file for each in manifests for path, file in each.facts.get("origins", {}).items()}
     while True:
-        numbers = backlog.manifests.numbers()
-        number = numbers[-1] + 1 if numbers else 0
-        files = _files(backlog, rows, number)
-        facts = {"path": backlog.source.path, "retries": [row.key for row in rows]}
-        if backlog.manifests.freeze(number, files, facts):
+        number = backlog.next_number()
+        files, origins = _files(backlog, rows, number, known)
+        if backlog.freeze_files(number, files, {"retries": [row.key for row in rows], "origins": origins}):
             change_state(backlog.reading, rows, RETRIED, number)
             return number
 
@@ -52,8 +52,14 @@ def finish_retries(backlog: Backlog, rows: Sequence[QuarantinedRow]) -> list[Qua
     ]
 
 
-def _files(backlog: Backlog, rows: Sequence[QuarantinedRow], number: int) -> pa.Table:
-    """Return the files of a retry: files in quarantine as they are now, and the rows of each other file as a file of ours."""
+def _files(
+    backlog: Backlog, rows: Sequence[QuarantinedRow], number: int, known: Mapping[str, str]
+) -> tuple[pa.Table, dict[str, str]]:
+    """Return the files of a retry: files in quarantine as they are now, and the rows of each other file as a file of ours.
+
+    The latter with the files that they are of, which for files of an earlier retry are `known`.
+    """
+    origins = {}
     root, paths = backlog.reading.lake.file(""), [row.file for row in rows if row.line is None and row.offset is None]
     single = [row for row in rows if row.line is not None or row.offset is not None]
     for index, (file, group) in enumerate(groupby(single, key=lambda row: row.file)):
@@ -63,9 +69,11 @@ def _files(backlog: Backlog, rows: Sequence[QuarantinedRow], number: int) -> pa.
         lines = [*header, *((row.raw or b"").rstrip(b"\r\n") for row in group)]
         write_file(backlog.manifests.folder, name, b"\n".join(lines) + b"\n")
         paths.append(f"{backlog.manifests.folder}/{name}")
+        origins[paths[-1]] = known.get(file, file)
     found = stamps([full_path(path, root) for path in paths])
     entries = [(path, *stamp) for path, stamp in zip(paths, found, strict=True) if stamp]
-    return pa.table([list(column) for column in zip(*entries, strict=True)] if entries else [[], [], []], schema=FILES)
+    columns = [list(column) for column in zip(*entries, strict=True)] if entries else [[], [], []]
+    return pa.table(columns, schema=FILES), origins
 
 
 def _header(path: str) -> bytes:

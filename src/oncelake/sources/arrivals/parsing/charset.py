@@ -22,13 +22,13 @@ def to_utf8(content: bytes, encoding: str | None = None) -> tuple[bytes, int]:
     UTF-8 is passed on unchecked: a line that is not valid is bad by itself. Other encodings are named by a mark or by
     `encoding`; a file that is not valid in them raises `BadFile`, and places in it are places in the UTF-8 text.
     """
-    if content.startswith(codecs.BOM_UTF8) and _is_utf8(encoding):
+    if content.startswith(codecs.BOM_UTF8) and is_utf8(encoding):
         return content[len(codecs.BOM_UTF8) :], len(codecs.BOM_UTF8)
-    marked = next((name for mark, name in _MARKS if content.startswith(mark)), None) if content[:1] in _FIRST else None
+    marked = marked_encoding(content)
     if encoding is None and marked is None:
         return content, 0
-    name = encoding if encoding is not None and not (marked and _is_utf8(encoding)) else marked
-    if name is None or _is_utf8(name):
+    name = encoding if encoding is not None and not (marked and is_utf8(encoding)) else marked
+    if name is None or is_utf8(name):
         return content, 0
     try:
         return content.decode(name).removeprefix("\ufeff").encode(), 0
@@ -41,7 +41,15 @@ def to_utf8(content: bytes, encoding: str | None = None) -> tuple[bytes, int]:
 _FIRST = {mark[:1] for mark, _ in _MARKS}
 
 
-def _is_utf8(encoding: str | None) -> bool:
+def marked_encoding(content: bytes) -> str | None:
+    """Return the encoding that a mark at the beginning names, unless it is UTF-8."""
+    if content[:1] not in _FIRST:
+        return None
+    return next((name for mark, name in _MARKS if content.startswith(mark)), None)
+
+
+def is_utf8(encoding: str | None) -> bool:
+    """Return whether an encoding, if one is named, is UTF-8."""
     try:
         return encoding is None or codecs.lookup(encoding).name in _UTF_8
     except LookupError:

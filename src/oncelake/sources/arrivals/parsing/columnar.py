@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from oncelake.sources.arrivals.parsing.array_casts import Cast, cast_array
 from oncelake.sources.arrivals.parsing.array_json import json_values
 from oncelake.sources.arrivals.parsing.avro import MixedColumn, read_avro
-from oncelake.sources.arrivals.parsing.columnar_files import read_orc, read_parquet
+from oncelake.sources.arrivals.parsing.columnar_files import read_orc, read_parquet, read_row_groups
 from oncelake.sources.arrivals.parsing.decompress import BadFile
 from oncelake.sources.arrivals.parsing.names import FieldNames
 from oncelake.sources.arrivals.parsing.records import DRIFT, FileFormat, PackedFile, Parsed
@@ -25,6 +25,16 @@ from oncelake.sources.arrivals.schema_types import normalize
 
 _ADDRESS = re.compile(r" from <[^<>]* object at 0x[0-9a-f]+>")
 Column = Any  # an array of Arrow, or a `MixedColumn`
+
+
+class RowGroups(NamedTuple):
+    """A part of a Parquet file: its row groups from `first` on, the number of rows before them, and that of their own if it is known."""
+
+    file: int
+    first: int
+    groups: int
+    row: int
+    rows: int | None
 
 
 def parse_columnar(files: Sequence[PackedFile], fmt: FileFormat, schema: pa.Schema) -> Parsed:
@@ -41,12 +51,24 @@ def _parse_file(file: PackedFile, fmt: FileFormat, schema: pa.Schema) -> Parsed:
         return bad_file(schema, file.index, reason, file.content)
 
 
+def parse_row_groups(source: Any, part: RowGroups, fmt: FileFormat, schema: pa.Schema) -> Parsed:
+    """Return the rows of some row groups of a Parquet file. If they cannot be read, the file is bad."""
+    try:
+        columns, rows = read_row_groups(source, range(part.first, part.first + part.groups), fmt.max_expanded_bytes)
+        if part.rows is not None and rows != part.rows:
+            raise BadFile(f"the row groups have {rows} rows, and had {part.rows}")
+        return _to_parsed(part.file, columns, rows, schema, part.row)
+    except Exception as error:  # noqa: BLE001 - no input may raise
+        reason = str(error) if isinstance(error, BadFile) else f"not valid {fmt.kind}: {_message(error)}"
+        return bad_file(schema, part.file, reason)
+
+
 def _message(error: Exception) -> str:
     # The place of an object in memory says nothing, and is another one for each attempt.
     return _ADDRESS.sub("", str(error)) or type(error).__name__
 
 
-def _to_parsed(file: int, columns: Mapping[str, Column], rows: int, schema: pa.Schema) -> Parsed:
+def _to_parsed(file: int, columns: Mapping[str, Column], rows: int, schema: pa.Schema, before: int = 0) -> Parsed:
     builder, drift = RowBuilder(schema), Counter[tuple[str, str]]()
     builder.count(file, rows)
     matched, unmatched = FieldNames(schema.names).match(columns)
@@ -64,7 +86,10 @@ def _to_parsed(file: int, columns: Mapping[str, Column], rows: int, schema: pa.S
             entries.append(rescue_entries(column, _json(columns[name], lost), reasons))
             drift.update(_types(column, columns[name], lost, type_))
     arrays = [values[each.name] if each.name in values else pa.nulls(rows, each.type) for each in schema]
-    numbers = [pa.array(np.full(rows, file, np.int64)), pa.array(np.arange(1, rows + 1, dtype=np.int64))]
+    numbers = [
+        pa.array(np.full(rows, file, np.int64)),
+        pa.array(np.arange(before + 1, before + rows + 1, dtype=np.int64)),
+    ]
     table = pa.table([*arrays, *numbers, join_entries(entries, rows)], schema=rows_schema(schema))
     return replace(builder.build(), rows=table, drift=_drift_table(drift))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -20,18 +21,29 @@ def read_parquet(content: bytes, limit: int) -> tuple[Columns, int]:
     """Return the columns of a Parquet file, and the number of its rows."""
     if not content:
         raise BadFile("not valid parquet: the file is empty")
-    file = _open_parquet(content, "us")
+    return read_row_groups(pa.BufferReader(content), None, limit)
+
+
+def read_row_groups(source: Any, chosen: Sequence[int] | None, limit: int) -> tuple[Columns, int]:
+    """Return the columns of some row groups of a Parquet file, all of them if `chosen` is None, and the number of rows."""
+    file = _open_parquet(source, "us")
     metadata = file.metadata
-    size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    numbers = range(metadata.num_row_groups) if chosen is None else chosen
+    groups = [metadata.row_group(number) for number in numbers]
+    rows = metadata.num_rows if chosen is None else sum(group.num_rows for group in groups)
     # Encodings make a million equal values a few bytes: a table needs at least a byte for each.
-    check_size(max(size, metadata.num_rows * metadata.num_columns), limit)
-    columns = _columns(file.read(use_threads=False), metadata.num_rows)
+    check_size(max(sum(group.total_byte_size for group in groups), rows * metadata.num_columns), limit)
+    columns = _columns(_read_groups(file, chosen), rows)
     leaves = [file.schema.column(number) for number in range(len(file.schema))]
     old = {leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"} & columns.keys()
     if old:
-        nanoseconds = _columns(_open_parquet(content, "ns").read(use_threads=False), metadata.num_rows)
+        nanoseconds = _columns(_read_groups(_open_parquet(source, "ns"), chosen), rows)
         columns |= {name: _exact_timestamps(columns[name], nanoseconds[name]) for name in old}
-    return columns, metadata.num_rows
+    return columns, rows
+
+
+def _read_groups(file: Any, chosen: Sequence[int] | None) -> pa.Table:
+    return file.read(use_threads=False) if chosen is None else file.read_row_groups(chosen, use_threads=False)
 
 
 def read_orc(content: bytes, limit: int) -> tuple[Columns, int]:
@@ -40,10 +52,10 @@ def read_orc(content: bytes, limit: int) -> tuple[Columns, int]:
     return _columns(table, table.num_rows), table.num_rows
 
 
-def _open_parquet(content: bytes, unit: str) -> Any:
+def _open_parquet(source: Any, unit: str) -> Any:
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True, coerce_int96_timestamp_unit=unit)
+    return pq.ParquetFile(source, page_checksum_verification=True, coerce_int96_timestamp_unit=unit)
 
 
 def _columns(table: pa.Table, rows: int) -> Columns:

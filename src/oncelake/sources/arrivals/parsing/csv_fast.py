@@ -59,6 +59,30 @@ def read_clean(pieces: Sequence[Piece], dialect: Dialect, width: int) -> Cells |
     return Cells(columns, *_places(pieces, piece_ends, newlines, starts))
 
 
+def ends_with_record(content: bytes, dialect: Dialect) -> bool:
+    """Say whether lines that begin with a record certainly end with one, as the strict reader would read them.
+
+    A file is read in parts on the assumption that each part begins with a record. The first one does. If each ends with one,
+    so does the next, and all of them are read as the file as a whole would be. In doubt the answer is no.
+    """
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    if not dialect.quote or not dialect.multi_line or dialect.quote not in content:
+        return True
+    comment = dialect.comment and (content.startswith(dialect.comment) or b"\n" + dialect.comment in content)
+    if not _is_simple(dialect) or comment or (dialect.escape and dialect.escape in content) or not _is_text(content):
+        return False
+    data = np.frombuffer(content if content.endswith(b"\n") else content + b"\n", np.uint8)
+    return _in_order(data, np.flatnonzero(data == dialect.quote[0]), dialect)
+
+
+def _is_text(content: bytes) -> bool:
+    """Say whether bytes are UTF-8. The strict reader ends a record that is not at its first line, wherever its quotes close."""
+    try:
+        return content.isascii() or bool(content.decode())
+    except UnicodeDecodeError:
+        return False
+
+
 def _is_simple(dialect: Dialect) -> bool:
     return len(dialect.sep) == 1
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,17 +12,26 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from oncelake.sources.arrivals.parsing.csv_dialect import dialect_of
+from oncelake.sources.arrivals.parsing.csv_fast import ends_with_record
 from oncelake.sources.arrivals.parsing.parse import parse
 from oncelake.sources.arrivals.parsing.records import FILE, LINE, RESCUED, FileFormat, PackedFile, Parsed
+from oncelake.sources.arrivals.parsing.rows import bad_file
 from oncelake.storage.options import StoreOptions, open_input
 from oncelake.storage.paths import is_local
 
 # What an executor parses at a time.
 PACK_BYTES, PACK_FILES = 8 << 20, 4_000
-# The kinds of the records that it gives: a row, a row or file that could not be read, the rows of a file, drift of the schema.
-ROW, BAD_ROW, COUNT, DRIFT = range(4)
+# What it gives to Spark at a time.
+BATCH_ROWS = 10_000
+# The kinds of the records that it gives: a row, a row or file that could not be read, the rows of a file, drift of the schema,
+# the hash of a file that was read as a whole.
+ROW, BAD_ROW, COUNT, DRIFT, HASH = range(5)
+_HALVES = struct.Struct(">qq")
+# A file as it was frozen. Of a part of one: its bytes, those before the first record of the file, or its row groups and rows.
+_NUMBERS = ("size", "modified", "offset", "length", "first", "groups", "row", "rows")
 ENTRIES = pa.schema(
-    {"file": pa.int64(), "path": pa.string(), "size": pa.int64(), "offset": pa.int64(), "length": pa.int64()}
+    [("file", pa.int64()), ("path", pa.string()), ("header", pa.binary()), *((name, pa.int64()) for name in _NUMBERS)]
 )
 # The columns of the records. No column of a user has such a name.
 KIND, INDEX, LINE_OF, NUMBER, RAW, REASON, RESCUED_AS, DATA = (
@@ -59,27 +70,40 @@ class PackReader:
                 yield from self._records(pack)
 
     def _records(self, pack: Sequence[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
-        read = [_read(entry, self.store) for entry in pack]
+        for entry in (entry for entry in pack if entry["groups"] is not None):
+            parsed = read_part(entry, self.format, self.schema, self.store)
+            yield from self._rows(parsed, {})
+            yield from self._others(parsed, {}, [])
+        read = [_read(entry, self.format, self.store) for entry in pack if entry["groups"] is None]
         files = [PackedFile(each.file, each.path, each.content) for each in read if each.content is not None]
         unreadable = [each for each in read if each.content is None]
         parsed = parse(files, self.format, self.schema)
         starts = {each.file: each.start for each in read if each.start}
         yield from self._rows(parsed, starts)
         yield from self._others(parsed, starts, unreadable)
+        yield from self._hashes([each for each in read if each.is_whole and each.content])
+
+    def _hashes(self, read: list[_Read]) -> Iterator[pa.RecordBatch]:
+        """Yield the first 16 bytes of the SHA-256 of files, as two integers."""
+        if not read:
+            return
+        files = pa.array([each.file for each in read], pa.int64())
+        halves = [_HALVES.unpack_from(hashlib.sha256(each.content or b"").digest()) for each in read]
+        high, low = (pa.array(half, pa.int64()) for half in zip(*halves, strict=True))
+        yield from self._batches(HASH, {INDEX: files, LINE_OF: high, NUMBER: low}, len(read))
 
     def _rows(self, parsed: Parsed, starts: dict[int, int]) -> Iterator[pa.RecordBatch]:
-        rows = parsed.rows
+        rows = parsed.rows.combine_chunks()
         if rows.num_rows == 0:
             return
         lines = _without_lines(rows[FILE], rows[LINE], starts)
         columns: dict[str, Any] = {INDEX: rows[FILE], LINE_OF: lines, RESCUED_AS: rows[RESCUED]}
         if len(self.schema):
-            arrays = [rows[name].combine_chunks() for name in self.schema.names]
-            columns[DATA] = pa.StructArray.from_arrays(arrays, fields=list(self.schema))
+            columns[DATA] = _struct(rows.select(self.schema.names), self.schema)
         yield from self._batches(ROW, columns, rows.num_rows)
 
     def _others(self, parsed: Parsed, starts: dict[int, int], unreadable: list[_Read]) -> Iterator[pa.RecordBatch]:
-        bad, counts, drift = parsed.bad, parsed.counts, parsed.drift
+        bad, counts, drift = parsed.bad.combine_chunks(), parsed.counts.combine_chunks(), parsed.drift
         if bad.num_rows:
             lines, offsets = _without_lines(bad[FILE], bad[LINE], starts), _offsets(bad, starts)
             columns = {INDEX: bad[FILE], LINE_OF: lines, NUMBER: offsets, RAW: bad["raw"], REASON: bad["reason"]}
@@ -98,8 +122,7 @@ class PackReader:
     def _batches(self, kind: int, columns: dict[str, Any], count: int) -> Iterator[pa.RecordBatch]:
         columns[KIND] = pa.repeat(pa.scalar(kind, pa.int8()), count)
         arrays = [_column(columns.get(each.name), each.type, count) for each in self.records]
-        table = pa.table(arrays, schema=self.records)
-        yield from table.combine_chunks().to_batches(max_chunksize=10_000)
+        yield from pa.table(arrays, schema=self.records).to_batches(max_chunksize=BATCH_ROWS)
 
 
 class _Read(NamedTuple):
@@ -110,13 +133,17 @@ class _Read(NamedTuple):
     content: bytes | None
     start: int = 0
     problem: str = ""
+    is_whole: bool = False
 
 
 def _packs(entries: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     pack: list[dict[str, Any]] = []
     size = 0
     for entry in entries:
-        length = entry["length"] if entry["length"] is not None else entry["size"]
+        if entry["length"] is not None:
+            yield [entry]  # two parts of a file begin at different places of it
+            continue
+        length = entry["size"]
         if pack and (size + length > PACK_BYTES or len(pack) == PACK_FILES):
             yield pack
             pack, size = [], 0
@@ -126,16 +153,47 @@ def _packs(entries: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         yield pack
 
 
-def _read(entry: dict[str, Any], store: StoreOptions | None) -> _Read:
+def read_part(entry: dict[str, Any], fmt: FileFormat, schema: pa.Schema, store: StoreOptions | None) -> Parsed:
+    """Return the rows of the row groups of an entry."""
+    from oncelake.sources.arrivals.parsing.columnar import RowGroups, parse_row_groups
+
+    part = RowGroups(*(entry[name] for name in ("file", "first", "groups", "row", "rows")))
+    try:
+        with _open_part(entry["path"], store) as source:
+            return parse_row_groups(source, part, fmt, schema)
+    except OSError as error:
+        return bad_file(schema, part.file, _problem(error))
+
+
+def _open_part(path: str, store: StoreOptions | None) -> Any:
+    return pa.OSFile(path.removeprefix("file://")) if is_local(path) else open_input(path, store)
+
+
+def _read(entry: dict[str, Any], fmt: FileFormat, store: StoreOptions | None) -> _Read:
     file, path = entry["file"], entry["path"]
     try:
         if entry["offset"] is None:
-            return _Read(file, path, _read_whole(path, store, entry["size"]))
+            return _Read(file, path, _read_whole(path, store, entry["size"]), is_whole=True)
         with open_input(path, store) as stream:
             content, start = _read_lines(stream, entry["offset"], entry["length"])
-            return _Read(file, path, content, start)
     except OSError as error:
-        return _Read(file, path, None, problem=f"the file cannot be read: {error.strerror or error}")
+        return _Read(file, path, None, problem=_problem(error))
+    return _part(entry, content, start, fmt)
+
+
+def _part(entry: dict[str, Any], content: bytes, start: int, fmt: FileFormat) -> _Read:
+    """Return a part of a file of lines, as a file of its own: with the header, if it has one."""
+    file, path, header = entry["file"], entry["path"], entry["header"] or b""
+    if fmt.kind == "csv" and not ends_with_record(content, dialect_of(fmt.options)):
+        # The driver asks for the whole file instead.
+        return _Read(file, path, None, problem="a quoted text may go beyond this part of the file")
+    if not start or not header:
+        return _Read(file, path, content, start)
+    return _Read(file, path, header + content if content else b"", start - len(header))
+
+
+def _problem(error: OSError) -> str:
+    return f"the file cannot be read: {error.strerror or error}"
 
 
 def _read_whole(path: str, store: StoreOptions | None, size: int) -> bytes:
@@ -191,6 +249,15 @@ def _offsets(bad: pa.Table, starts: dict[int, int]) -> Any:
     """Return where bad rows begin in their files, also those of later parts."""
     found = zip(bad[FILE].to_pylist(), bad["offset"].to_pylist(), strict=True)
     return pa.array([None if offset is None else offset + starts.get(file, 0) for file, offset in found], pa.int64())
+
+
+def _struct(rows: pa.Table, schema: pa.Schema) -> pa.ChunkedArray:
+    """Return the columns as one, in chunks: texts of more than 2 GB do not fit into one array."""
+    batches = rows.to_batches()
+    return pa.chunked_array(
+        [pa.StructArray.from_arrays(batch.columns, fields=list(schema)) for batch in batches],
+        pa.struct(list(schema)),
+    )
 
 
 def _column(array: Any, kind: pa.DataType, count: int) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from oncelake.sources.arrivals.parsing.json_text import BadJson, Number, load
+from oncelake.sources.arrivals.parsing.json_text import BadJson, Number, dump, load
 from oncelake.sources.arrivals.parsing.names import NO_SUCH_COLUMN, FieldNames
 from oncelake.sources.arrivals.parsing.number_text import (
     INTEGER,
@@ -43,6 +43,8 @@ __all__ = [
 Converted = tuple[Any, str | None]
 Converter = Callable[[Any], Converted]
 
+# What JSON has beside text. Strings are no numbers of ours: those are `Number`.
+_JSON = (Number, bool, dict, list)
 _TRUTH = {"true": True, "false": False}
 
 
@@ -103,6 +105,9 @@ def present_converter(type_: pa.DataType) -> Converter:
 def _string(value: Any) -> Converted:
     if type(value) is str and value.isascii():
         return value, None
+    if isinstance(value, _JSON):
+        # What is no text is kept as it was spelled, as Spark does.
+        return (str(value) if isinstance(value, Number) else dump(value)), None
     if not is_text(value):
         return None, f"{_kind(value)}, not text"
     if not value.isascii():

@@ -1,0 +1,129 @@
+"""Restate a range of files: they are read again, as batches of their own, whose rows replace those of the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oncelake.errors import BatchesNotRedone
+from oncelake.model.arrivals import QuarantinedRow, Waiting
+from oncelake.sources.arrivals.known_files import KnownFiles
+from oncelake.sources.arrivals.manifests import Manifests
+from oncelake.sources.arrivals.packing import split_batches
+
+if TYPE_CHECKING:
+    from oncelake.sources.arrivals.backlog import Backlog
+
+_EXAMPLES = 3
+QUARANTINED, REPLACED = "quarantined", "replaced"
+
+
+def restated(backlog: Backlog, done: int | None) -> Waiting:
+    """Return the batches that would be frozen, or are frozen and not done, for the same range."""
+    pending = _pending(backlog, done)
+    if pending:
+        return Waiting(backlog.source.stream, tuple(backlog.frozen_batch(number) for number in pending))
+    files, notes = _chosen(backlog, done)
+    first = backlog.next_number()
+    parts = _split(backlog, files)
+    batches = (backlog.waiting_batch(number, part, frozen=False) for number, part in enumerate(parts, first))
+    return Waiting(backlog.source.stream, tuple(batches), notes)
+
+
+def freeze_restated(backlog: Backlog, done: int | None) -> tuple[str, ...]:
+    """Freeze the batches, unless those of the same range are frozen and not done; return what is to be said of other files."""
+    if _pending(backlog, done):
+        return ()
+    files, notes = _chosen(backlog, done)
+    for part in _split(backlog, files):
+        while not backlog.freeze_files(backlog.next_number(), part, {"replaces": True, "restates": _text(backlog)}):
+            pass
+    return notes
+
+
+def without_provenance(manifests: Manifests, batches: Iterable[int]) -> set[int]:
+    """Return the batches whose rows do not say which file they came from."""
+    found = manifests.load_all(sorted(set(batches)))
+    return {each.number for each in found if "file" not in each.facts.get("provenance", ["file"])}
+
+
+def replaced_since(backlog: Backlog, rows: Sequence[QuarantinedRow], done: int | None) -> list[QuarantinedRow]:
+    """Return rows in quarantine with their true states: what was replaced with its file is not retried any more."""
+    if done is None or not any(row.state == QUARANTINED for row in rows):
+        return list(rows)
+    manifests = [each for each in backlog.manifests.load_all(backlog.manifests.numbers()) if each.number <= done]
+    origins = {path: file for each in manifests for path, file in each.facts.get("origins", {}).items()}
+    files = pa.array({origins.get(row.file, row.file) for row in rows}, pa.string())
+    last: dict[str, int] = {}
+    for manifest in manifests:
+        if manifest.facts.get("replaces"):
+            paths = manifest.files["path"]
+            last |= dict.fromkeys(paths.filter(pc.is_in(paths, value_set=files)).to_pylist(), manifest.number)
+    return [
+        replace(row, state=REPLACED)
+        if row.state == QUARANTINED and last.get(origins.get(row.file, row.file), -1) > row.batch
+        else row
+        for row in rows
+    ]
+
+
+def _text(backlog: Backlog) -> str:
+    return str(backlog.reading.slice)
+
+
+def _pending(backlog: Backlog, done: int | None) -> list[int]:
+    numbers = backlog.manifests.numbers(-1 if done is None else done)
+    facts = {manifest.number: manifest.facts for manifest in backlog.manifests.load_all(numbers)}
+    return [number for number in numbers if facts[number].get("restates") == _text(backlog)]
+
+
+def _split(backlog: Backlog, files: pa.Table) -> list[pa.Table]:
+    return split_batches(files, backlog.source.max_files, backlog.source.max_bytes) if files.num_rows else []
+
+
+def _chosen(backlog: Backlog, done: int | None) -> tuple[pa.Table, tuple[str, ...]]:
+    """Return the files of the range that are ingested and still there, as they are now, and what is to be said of the others."""
+    known = KnownFiles.load(backlog.manifests.folder).files
+    known = known.filter(pc.less_equal(known["batch"], -1 if done is None else done))
+    discovery, _ = backlog.look()
+    position = pc.index_in(discovery.files["path"], value_set=known["path"])
+    files = discovery.files.filter(pc.is_valid(position))
+    batches = known["batch"].take(position.drop_null())
+    taken = _taken(backlog, files, batches)
+    if backlog.source.names_files:
+        _refuse_unknown(backlog, batches.filter(taken))
+    inside = backlog.in_range(known)
+    gone = inside.filter(pc.invert(pc.is_in(inside["path"], value_set=discovery.files["path"])))
+    return files.filter(taken), tuple(_gone(gone))
+
+
+def _taken(backlog: Backlog, files: pa.Table, batches: pa.ChunkedArray) -> pa.Array:
+    """Say of each file whether its rows were ingested: a copy that was skipped has none."""
+    skipped: set[tuple[int, str]] = set()
+    recorded = set(backlog.manifests.recorded())
+    for number, outcome in backlog.manifests.outcomes_of(sorted(set(batches.to_pylist()) & recorded)):
+        copies = outcome.filter(pc.equal(outcome["state"], "duplicate"))
+        skipped.update((number, path) for path in copies["path"].to_pylist())
+    pairs = zip(batches.to_pylist(), files["path"].to_pylist(), strict=True)
+    return pa.array([pair not in skipped for pair in pairs], pa.bool_())
+
+
+def _refuse_unknown(backlog: Backlog, batches: pa.ChunkedArray) -> None:
+    """Refuse files that were ingested before the provenance of rows was declared: their rows cannot be found."""
+    unknown = without_provenance(backlog.manifests, batches.to_pylist())
+    if unknown:
+        reading = backlog.reading
+        problem = f'the rows of batch {min(unknown)} were written before provenance="file" was declared'
+        raise BatchesNotRedone(
+            verb="restate", what=reading.pipeline, problem=problem, pipeline=reading.pipeline, way=""
+        )
+
+
+def _gone(gone: pa.Table) -> Iterable[str]:
+    if gone.num_rows:
+        examples = ", ".join(gone["path"][:_EXAMPLES].to_pylist())
+        yield f"{gone.num_rows:,} files of the range are no longer there, and their rows stay as they are: {examples}"
