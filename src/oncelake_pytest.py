@@ -101,10 +101,11 @@ def once_spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """Return one warm Spark session for all tests: the active one, or a new one that is stopped after them."""
     from pyspark.sql import SparkSession
 
+    from oncelake.spark.jars import cached_kafka_jars
     from oncelake.spark.session import open_session
 
     own = SparkSession.getActiveSession() is None
-    session = open_session(_settings(pytestconfig))
+    session = open_session(_settings(pytestconfig), cached_kafka_jars())
     yield session
     if own:
         session.stop()

@@ -21,10 +21,12 @@ _PUBLIC = {
     "Verdict": "oncelake.proving.verdict",
     "aggregate": "oncelake.patterns",
     "append": "oncelake.patterns",
+    "changes": "oncelake.sources",
     "differences": "oncelake.delta.contents",
     "each_batch": "oncelake.streaming.foreach_batch",
     "files": "oncelake.sources",
     "fingerprint": "oncelake.delta.contents",
+    "kafka": "oncelake.sources",
     "key": "oncelake.keyed.keys",
     "latest": "oncelake.api",
     "merge": "oncelake.patterns",
@@ -52,10 +54,12 @@ __all__ = [
     "__version__",
     "aggregate",
     "append",
+    "changes",
     "differences",
     "each_batch",
     "files",
     "fingerprint",
+    "kafka",
     "key",
     "latest",
     "merge",
@@ -84,7 +88,7 @@ if TYPE_CHECKING:
     from oncelake.proving.proof import prove, prove_script
     from oncelake.proving.verdict import Verdict
     from oncelake.running.write import write
-    from oncelake.sources import files, table
+    from oncelake.sources import changes, files, kafka, table
     from oncelake.streaming.foreach_batch import each_batch
 
 

@@ -17,7 +17,7 @@ from oncelake.declare.loading import load_project
 from oncelake.declare.pipelines import Pipeline
 from oncelake.declare.settings import Settings
 from oncelake.delta.catalog import PREFIX, known_locations, locate
-from oncelake.delta.tables import Lake, require_log
+from oncelake.delta.tables import Lake, reaching, require_log
 from oncelake.errors import BadDeclaration, UnknownTarget
 from oncelake.errors.base import did_you_mean
 from oncelake.model.contracts import Listener, Log
@@ -25,10 +25,11 @@ from oncelake.model.events import Warned
 from oncelake.model.intervals import Interval
 from oncelake.model.names import lake_path
 from oncelake.model.source_location import declared_at
-from oncelake.model.work import FAILED_BEFORE, RESTATED, STALE, Plan, Report, Request
+from oncelake.model.work import FAILED_BEFORE, RESTATED, STALE, Outcome, Plan, Report, Request
 from oncelake.operations.arrivals import Arrivals, choose
 from oncelake.operations.history import HistoryEntry, history_entry
 from oncelake.operations.status import StatusInputs, TargetStatus, target_status
+from oncelake.operations.stream_commands import StreamCommands
 from oncelake.patterns import PATTERNS
 from oncelake.planning.batches import freeze_arrivals, settle_arrivals
 from oncelake.planning.lake_state import read_lake_state
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from oncelake.operations.restate import Downstream, RestateRequest
     from oncelake.operations.restore import Restore
     from oncelake.running.context import RunContext
+    from oncelake.streaming.watching import StreamWatch
 
 
 class RunOptions(TypedDict, total=False):
@@ -63,7 +65,7 @@ class RunOptions(TypedDict, total=False):
     limit: int | None
 
 
-class Project:
+class Project(StreamCommands):
     """A loaded project. Its Spark session is started when there is work, and reused by the next call."""
 
     def __init__(self, root: str | Path = ".", profile: str | None = None, spark: SparkSession | None = None) -> None:
@@ -97,7 +99,8 @@ class Project:
         self.settings, self.pipelines, self._spark = settings, pipelines, spark
         self._owns_session, self._workers_checked = spark is None, False
         formerly, remote = former_names(pipelines.values()), is_remote(settings.spark, spark)
-        self.lake = Lake(settings.lake, str(settings.root), formerly=formerly, remote=remote)
+        lake, root, checkpoints = settings.lake, str(settings.root), settings.checkpoints
+        self.lake = Lake(lake, root, formerly=formerly, remote=remote, checkpoints=checkpoints)
         use_settings(settings.lake, settings.store)
         if names := self._catalog_tables():
             known = known_locations(self.lake.path)
@@ -139,6 +142,13 @@ class Project:
         settle_arrivals(report, self.pipelines, self.lake)
         return report
 
+    def watch(self, *names: str, seconds: float, listener: Listener | None = None) -> StreamWatch:
+        """Return the streams of the pipelines, to be run together inside a `with` block, with a look every so many seconds."""
+        from oncelake.streaming.watching import StreamWatch
+
+        chosen = [pipeline for pipeline in select_pipelines(self.pipelines, names) if pipeline.stream]
+        return StreamWatch(chosen, self._context(listener), seconds)
+
     def restatement(
         self, name: str, *, downstream: bool = False, **options: Unpack[RunOptions]
     ) -> list[RestateRequest]:
@@ -151,6 +161,10 @@ class Project:
 
         (pipeline,) = select_pipelines(self.pipelines, [name])
         span = scope_of(pipeline, _request((name,), options))[0].span
+        if pipeline.arrival is not None:
+            found = Arrivals.of(pipeline, self.lake, span).restatement()
+            refuse_never_done(pipeline, span, found)
+            return found
         found = restate_requests(pipeline, span, self._logs(pipeline))
         refuse_never_done(pipeline, span, found)
         for reached in self._downstream(name, span) if downstream else ():
@@ -171,6 +185,11 @@ class Project:
         from oncelake.running.execute import execute
 
         found, context = self.restatement(name, downstream=downstream, **options), self._context(listener)
+        if self.pipelines[name].arrival is not None:
+            span = scope_of(self.pipelines[name], _request((name,), options))[0].span
+            for note in Arrivals.of(self.pipelines[name], self.lake, span).freeze_restatement():
+                context.warn(note)
+            return self.run(name, *(self.downstream(name) if downstream else ()), listener=listener)
         for request in found:
             if not request.pending:
                 request_restate(request, context)
@@ -191,14 +210,19 @@ class Project:
     def status(self, *names: str, now: datetime | None = None) -> list[TargetStatus]:
         """Return the status of each target of the pipelines."""
         from oncelake.storage.lock import holders
+        from oncelake.storage.object_store import ask_all
 
         request = Request(now or datetime.now(UTC), names)
         chosen = select_pipelines(self.pipelines, names)
-        known = read_lake_state(self.pipelines, chosen, self.lake, request, {})
         problems: list[str] = []
-        failed, notes = self._ledger(problems.append).failures(), partial(known.source_notes, quick=True)
-        running, identity = holders(self.lake.path), self._identity()
-        inputs = StatusInputs(running, failed, known.stale, identity, notes, known.waiting, problems)
+        known, failed, running = ask_all(
+            self.lake.path,
+            lambda: read_lake_state(self.pipelines, chosen, self.lake, request, {}),
+            self._ledger(problems.append).failures,
+            lambda: holders(self.lake.path),
+        )
+        notes, identity = partial(known.source_notes, quick=True), self._identity()
+        inputs = StatusInputs(running, failed, known.stale, identity, notes, known.waiting, known.streams, problems)
         return [
             target_status(pipeline, pattern, self.lake.table(pattern.target).last_log(), inputs, request.now)
             for pipeline in chosen
@@ -210,8 +234,9 @@ class Project:
         known = sorted({table for p in self.pipelines.values() for table in p.writes_tables | p.reads_tables})
         if target not in known:
             raise UnknownTarget(name=target, did_you_mean=did_you_mean(target, known), known=", ".join(known))
-        log = require_log(self.lake.table(target))
-        return [history_entry(entry) for entry in log.newest(limit)]
+        table = self.lake.table(target)
+        with reaching(table.path):
+            return [history_entry(entry) for entry in require_log(table).newest(limit)]
 
     def arrivals(self, name: str) -> Arrivals:
         """Return the files and the quarantine of a pipeline that is driven by arrivals."""
@@ -219,9 +244,14 @@ class Project:
         return Arrivals.of(pipeline, self.lake)
 
     def retry_quarantine(self, name: str, numbers: Iterable[int] = (), listener: Listener | None = None) -> Report:
-        """Read what is in quarantine once more, as a batch of its own, and whatever else has arrived."""
+        """Read what is in quarantine once more, as a work of its own; of files, also whatever else has arrived."""
         arrivals = self.arrivals(name)
-        if rows := choose(arrivals.quarantine(), numbers):
+        rows = choose(arrivals.quarantine(), numbers)
+        if arrivals.pipeline.stream is not None:
+            from oncelake.streaming.retrying import retry_messages
+
+            return retry_messages(arrivals.pipeline, rows, self._context(listener))
+        if rows:
             arrivals.source.retry_quarantine(arrivals.reading, rows)
         return self.run(name, listener=listener)
 
@@ -238,24 +268,9 @@ class Project:
 
     def restore(self, target: str, to: int, dry_run: bool = False) -> Restore:
         """Restore an older version of a table. The works that this undoes are requested again."""
-        from oncelake.operations.restore import apply_restore, plan_restore
-        from oncelake.running.commit import Claim, Conflict, commit_once
+        from oncelake.operations.restore import restore_table
 
-        table = self.lake.table(target)
-
-        def act() -> Restore:
-            planned = plan_restore(require_log(table), to, self.pipelines)
-            if dry_run:
-                return planned
-            apply_restore(planned, table.path)
-            log = require_log(table)
-            if log.version != planned.read + 1:
-                # Another commit came in between: what it wrote is not in the plan. Go back again, from there.
-                raise Conflict(f"version {log.version} of {target} is not the restore")
-            return replace(planned, version=log.version)
-
-        claim = Claim([table], f"restore to {to}", f"oncelake restore {target} --to {to}")
-        return commit_once(act, claim, self.settings.lock_timeout)
+        return restore_table(self.lake.table(target), to, self.pipelines, self.settings.lock_timeout, dry_run)
 
     def rebuild(
         self, target: str, dry_run: bool = False, now: datetime | None = None, listener: Listener | None = None
@@ -292,13 +307,19 @@ class Project:
         if self._spark is None:
             from oncelake.delta.lake_session import open_lake_session
 
-            self._spark = open_lake_session(self.lake.path, self.settings.spark)
+            pools = {"spark.scheduler.mode": "FAIR"} if any(p.stream for p in self.pipelines.values()) else {}
+            settings = {**pools, **self.settings.spark}
+            self._spark = open_lake_session(self.lake.path, settings, kafka=self._reads_kafka)
         if not self._workers_checked:
             from oncelake.spark.workers import check_workers
 
             check_workers(self._spark)
             self._workers_checked = True
         return self._spark
+
+    @property
+    def _reads_kafka(self) -> bool:
+        return any("kafka" in p.stream.stream_identity for p in self.pipelines.values() if p.stream)
 
     def _catalog_tables(self) -> set[str]:
         """Return the tables that are read by their names in the session's catalog."""
@@ -335,7 +356,14 @@ class Project:
         listeners = (self._ledger(warn), *(() if listener is None else (listener,)))
         lock_timeout, project = self.settings.lock_timeout, self.settings.id
         register = self.settings.register
-        return RunContext(self.lake, self.session, listeners, lock_timeout, restart, project=project, register=register)
+        context = RunContext(self.lake, self.session, listeners, lock_timeout, restart, project=project)
+        return replace(context, register=register, drain=self._drain)
+
+    @staticmethod
+    def _drain(pipeline: Pipeline, context: RunContext) -> list[Outcome]:
+        from oncelake.streaming.draining import drain
+
+        return drain(pipeline, context)
 
     def _ledger(self, warn: Callable[[str], None]) -> DeltaLedger:
         from oncelake.listeners.ledger import DeltaLedger
@@ -364,12 +392,9 @@ def latest(frame: DataFrame, keys: str | Iterable[str], by: str | Iterable[str] 
     return chosen(frame, keys, by)
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
 def _request(names: tuple[str, ...], options: RunOptions) -> Request:
     only = FAILED_BEFORE if options.get("failed") else STALE if options.get("stale") else None
-    start, end, date = (_text(options.get(key)) for key in ("start", "end", "date"))
+    given = map(options.get, ("start", "end", "date"))
+    start, end, date = (None if value is None else str(value) for value in given)
     order = options.get("newest_first", False)
     return Request(options.get("now") or datetime.now(UTC), names, date, start, end, only, order, options.get("limit"))

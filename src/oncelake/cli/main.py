@@ -23,6 +23,7 @@ from oncelake.cli.options import (
 )
 from oncelake.cli.output import Output
 from oncelake.cli.project_options import lazy_project_options, project_options
+from oncelake.cli.streams import doctor, restart
 
 EXIT_CODES = """\b
 Exit codes:
@@ -294,6 +295,8 @@ def fingerprint(open_project: Callable[[], once.Project], output: Output, target
 
 cli.add_command(files)
 cli.add_command(quarantine)
+cli.add_command(restart)
+cli.add_command(doctor)
 cli.add_command(dev)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oncelake.operations.restate import RestateRequest
     from oncelake.operations.restore import Restore
     from oncelake.operations.status import TargetStatus
+    from oncelake.operations.stream_status import StreamStatus
 
 
 class Output:
@@ -109,6 +110,8 @@ class Output:
             for r in requests
         ]
         self.table(("pipeline", "target", "slice", "generation", "replaces version", "rows"), rows)
+        if files := {request.slice: request.files for request in requests if request.files is not None}:
+            self.say(f"{sum(files.values()):,} files are read again")
         if any(request.pending for request in requests):
             self.say("note: an earlier request to restate is pending; this command resumes it")
         if omitted and downstream:
@@ -119,7 +122,8 @@ class Output:
             self.say("each slice is replaced atomically: readers see the old rows or the new ones")
         for target in dict.fromkeys(request.target for request in requests if not request.replaces):
             remain = "its batches are applied again, and rows that they no longer have remain"
-            self.say(f"note: {target} is merged into: {remain}; the true redo is: oncelake rebuild {target}")
+            redo = "" if requests[0].files is not None else f"; the true redo is: oncelake rebuild {target}"
+            self.say(f"note: {target} is merged into: {remain}{redo}")
         if dry_run:
             self.document({"restate": [request.document() for request in requests]})
 
@@ -178,6 +182,9 @@ class Output:
             for s in statuses
         ]
         self.table(("pipeline", "target", "done", "missing", "gaps", "last commit", "version"), rows)
+        for pipeline, stream in {status.pipeline: status.stream for status in statuses}.items():
+            if stream is not None:
+                self._stream_details(stream, pipeline)
         for status in statuses:
             self._status_details(status)
         # A warning about an input or the ledger concerns several targets.
@@ -203,6 +210,15 @@ class Output:
             self.say(f"stale: {target}: {_format_ranges(intervals)}: {reason}\n{next_run} --stale")
         for failure in status.failed:
             self.say(f"failed: {target}: {failure.slice}: {failure.problem}\n  next: {failure.next}")
+
+    def _stream_details(self, stream: StreamStatus, pipeline: str) -> None:
+        self.say(f"stream: {pipeline}: {stream.line()}")
+        if stream.running:
+            self.say(f"running: {pipeline}: {stream.running}")
+        if stream.problem:
+            self.say(f"stopped: {pipeline}: {stream.problem}\n  next: {stream.next}")
+        elif stream.last_error:
+            self.say(f"stopped at {stream.noted_at}: {pipeline}: {stream.last_error}")
 
     def history(self, target: str, entries: Sequence[HistoryEntry]) -> int:
         """Print the commits of a table."""

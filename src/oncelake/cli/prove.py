@@ -116,6 +116,8 @@ def _print_verdict(verdict: once.Verdict, output: Output) -> None:
     for name, count in verdict.counts.items():
         if count.tried:
             output.say(f"  {LABELS[name]:34} {count.tried:>4} of {count.there}")
+    for why in dict.fromkeys(verdict.not_tried.values()):
+        output.say(f"  not tried: {', '.join(name for name, said in verdict.not_tried.items() if said == why)} ({why})")
     if not verdict.confirmed.endswith(" 0"):
         output.say(f"  {'crash states confirmed by a kill':34} {verdict.confirmed:>4}")
     for table, found in verdict.fingerprints.items():
@@ -135,6 +137,7 @@ def _print_verdict(verdict: once.Verdict, output: Output) -> None:
 LABELS = {
     "clean": "second clean run",
     "twice": "run twice",
+    "checkpoint": "checkpoint damaged or replaced",
     "order": "run in another order",
     "combine_intervals": "run as one range",
     "restate": "restated",

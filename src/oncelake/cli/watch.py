@@ -1,33 +1,75 @@
-"""`run --watch`: look for new work again and again, until SIGTERM or Ctrl-C. The commit in progress is finished first."""
+"""`run --watch`: streams run together, other pipelines are looked at again and again, until SIGTERM or Ctrl-C.
+
+The commit in progress is finished first.
+"""
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import oncelake as once
 from oncelake.cli.output import Output
+from oncelake.planning.plan import select_pipelines
+
+if TYPE_CHECKING:
+    from oncelake.streaming.watching import StreamWatch
+
+# How often streams are asked whether they still run, in seconds.
+_LOOK = 0.5
 
 
 def watch(project: once.Project, output: Output, seconds: float, names: tuple[str, ...], options: Any) -> int:
-    """Run what is due, wait, and look again. What failed is retried with the next look."""
+    """Run what is due, wait, and look again. What failed is retried with the next look, streams after a pause."""
+    chosen = select_pipelines(project.pipelines, names)
+    others = tuple(pipeline.name for pipeline in chosen if pipeline.stream is None)
     run = ""
     works: list[once.Outcome] = []
-    with _stop_signals() as stop:
+    with _stop_signals() as stop, ExitStack() as running:
+        streams = None
+        if len(others) < len(chosen):
+            listener = running.enter_context(output.progress())
+            streams = running.enter_context(project.watch(*names, seconds=seconds, listener=listener))
+            output.say(f"{len(chosen) - len(others)} streams run, with a look every {seconds:g} s (stop with Ctrl-C)")
         while not stop.is_set():
-            plan = project.plan(*names, **options)
-            if plan.to_do:
-                with output.progress() as progress:
-                    report = project.apply(plan, progress)
+            report = _run(project, output, seconds, others, options, stop) if others else None
+            if report is not None:
                 run, works = report.run, [*works, *report.works]
-                plan = project.plan(*names, **options)
-            if not stop.is_set():
-                output.say(_waiting(plan, seconds))
-            stop.wait(seconds)
-    return output.report(once.Report(run, tuple(works)))
+            _wait(stop, seconds, streams)
+    return output.report(once.Report(run, (*works, *(streams.outcomes if streams else ()))))
+
+
+def _run(
+    project: once.Project,
+    output: Output,
+    seconds: float,
+    names: tuple[str, ...],
+    options: Any,
+    stop: threading.Event,
+) -> once.Report | None:
+    """Run what is due of the pipelines that are no streams."""
+    report = None
+    plan = project.plan(*names, **options)
+    if plan.to_do:
+        with output.progress() as progress:
+            report = project.apply(plan, progress)
+        plan = project.plan(*names, **options)
+    if not stop.is_set():
+        output.say(_waiting(plan, seconds))
+    return report
+
+
+def _wait(stop: threading.Event, seconds: float, streams: StreamWatch | None) -> None:
+    """Wait for the next look; streams are looked at more often, because one that ended is started again."""
+    deadline = time.monotonic() + seconds
+    while streams is not None and not stop.is_set() and time.monotonic() < deadline:
+        streams.look()
+        stop.wait(_LOOK)
+    stop.wait(max(deadline - time.monotonic(), 0))
 
 
 def _waiting(plan: once.Plan, seconds: float) -> str:

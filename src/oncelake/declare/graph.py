@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
@@ -11,6 +12,7 @@ from oncelake.declare.pipelines import Pipeline
 from oncelake.errors import BadDeclaration, CyclicPipelines, DuplicatePipeline, OverlappingWriters
 from oncelake.model.contracts import Pattern, Source
 from oncelake.model.ownership import disjoint
+from oncelake.model.streams import Follower
 
 
 def sort_upstream_first(pipelines: Iterable[Pipeline]) -> dict[str, Pipeline]:
@@ -23,11 +25,22 @@ def sort_upstream_first(pipelines: Iterable[Pipeline]) -> dict[str, Pipeline]:
         by_name[pipeline.name] = pipeline
     _check_ownership(by_name.values())
     _check_former_names(by_name)
+    by_name = {name: _follow_writers(pipeline, by_name.values()) for name, pipeline in by_name.items()}
     upstream = {name: upstream_of(pipeline, by_name.values()) for name, pipeline in sorted(by_name.items())}
     try:
         return {name: by_name[name] for name in TopologicalSorter(upstream).static_order()}
     except CycleError as error:
         raise CyclicPipelines(circle=" → ".join(reversed(error.args[1]))) from error
+
+
+def _follow_writers(pipeline: Pipeline, pipelines: Iterable[Pipeline]) -> Pipeline:
+    """Return the pipeline with its streams of tables as the patterns that write those tables demand."""
+    patterns = [pattern for other in pipelines for pattern in other.writes]
+    reads = {
+        name: source.follow(patterns) if isinstance(source, Follower) else source
+        for name, source in pipeline.reads.items()
+    }
+    return pipeline if reads == dict(pipeline.reads) else replace(pipeline, reads=reads)
 
 
 def upstream_of(pipeline: Pipeline, pipelines: Iterable[Pipeline]) -> list[str]:

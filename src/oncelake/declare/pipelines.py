@@ -15,6 +15,7 @@ from oncelake.model.arrivals import Arrivable, ArrivalSource
 from oncelake.model.contracts import Pattern, Source
 from oncelake.model.intervals import Grid, parse_length
 from oncelake.model.source_location import display_path
+from oncelake.model.streams import StreamSource
 
 _declared: ContextVar[list[Pipeline] | None] = ContextVar("declared", default=None)
 
@@ -41,6 +42,8 @@ class Pipeline:
     takes_interval: bool = False
     combine_intervals: bool = True
     lookback: timedelta | None = None
+    # Whether its function is applied to a stream as a whole, which keeps state, and not to each batch.
+    stateful: bool = False
     # Former names, whose markers count as this pipeline's; None if nothing was said, () if there are none.
     formerly: tuple[str, ...] | None = None
 
@@ -62,6 +65,16 @@ class Pipeline:
     def arrival(self) -> ArrivalSource | None:
         """Return the source that drives it by batches, if there is one."""
         return next((source for source in self.reads.values() if isinstance(source, ArrivalSource)), None)
+
+    @property
+    def stream(self) -> StreamSource | None:
+        """Return the source that drives it by the micro-batches of a query, if there is one."""
+        return next((source for source in self.reads.values() if isinstance(source, StreamSource)), None)
+
+    @property
+    def by_batch(self) -> bool:
+        """Return whether it is driven by batches: of files that arrive, or of a stream."""
+        return self.arrival is not None or self.stream is not None
 
     def pattern(self, target: str) -> Pattern:
         """Return the pattern that writes a target."""
@@ -153,6 +166,7 @@ def build(  # noqa: PLR0913  what a declaration has
         patterns = _parse_patterns(writes)
         declared_sources, takes_interval = _bind_sources(function, reads)
         sources = _resolve_arrivals(declared_sources, grid, patterns)
+        stateful = _check_stream(sources, patterns)
         _check_grid(grid, sources, patterns)
         _refuse_repeated_input(grid, sources, patterns, takes_interval)
         former = _parse_formerly(formerly)
@@ -162,7 +176,7 @@ def build(  # noqa: PLR0913  what a declaration has
     declared = Pipeline(
         name, function, sources, patterns, grid, start, where, takes_interval, combine_intervals, lookback
     )
-    return replace(declared, formerly=former)
+    return replace(declared, formerly=former, stateful=stateful)
 
 
 def location(function: Callable[..., Any]) -> str:
@@ -255,7 +269,8 @@ def _resolve_arrivals(
 
     Patterns that replace the whole table, or whole partitions, need all files: they are read again when one changed.
     """
-    driven = grid is None and all(pattern.takes_batches for pattern in patterns)
+    streamed = any(isinstance(source, StreamSource) for source in sources.values())
+    driven = grid is None and not streamed and all(pattern.takes_batches for pattern in patterns)
     resolved = {
         name: source.resolve(driven) if isinstance(source, Arrivable) else source for name, source in sources.items()
     }
@@ -272,8 +287,30 @@ def _resolve_arrivals(
     return resolved
 
 
+def _check_stream(sources: Mapping[str, Source], patterns: tuple[Pattern, ...]) -> bool:
+    """Check the declaration of a stream, and return whether its query keeps state."""
+    streams = [name for name, source in sources.items() if isinstance(source, StreamSource)]
+    if not streams:
+        return False
+    drivers = [name for name, source in sources.items() if name in streams or isinstance(source, ArrivalSource)]
+    if len(drivers) > 1:
+        raise ValueError(
+            f"{' and '.join(drivers)} both drive the pipeline, and one source can: read the other as a table"
+        )
+    for pattern in patterns:
+        if not pattern.takes_batches and pattern.kind != "replace_partitions":
+            raise ValueError(f"{streams[0]} is a stream, which does not go with {pattern.kind} on {pattern.target}")
+    stateful = [pattern for pattern in patterns if pattern.needs_state]
+    if stateful and len(sources) > 1:
+        raise ValueError(f"{stateful[0].kind} on {stateful[0].target} keeps state: the pipeline reads its stream alone")
+    if stateful and len(patterns) > 1:
+        what = f"{stateful[0].kind} on {stateful[0].target} keeps state in a query of its own"
+        raise ValueError(f"{what}: declare it in a pipeline of its own, or add to the groups with add=")
+    return bool(stateful)
+
+
 def _check_grid(grid: Grid | None, sources: Mapping[str, Source], patterns: tuple[Pattern, ...]) -> None:
-    by_batch = any(isinstance(source, ArrivalSource) for source in sources.values())
+    by_batch = any(isinstance(source, ArrivalSource | StreamSource) for source in sources.values())
     parts: list[Source | Pattern] = [*sources.values(), *(() if by_batch else patterns)]
     for part in parts:
         if problem := part.problem(grid):

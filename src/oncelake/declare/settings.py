@@ -14,8 +14,8 @@ from oncelake.errors.base import did_you_mean
 from oncelake.model.names import lake_path
 
 FILE = "oncelake.yaml"
-_KEYS = ("lake", "id", "pipelines", "profiles", "spark", "storage", "lock_timeout", "register")
-_PROFILE_KEYS = ("lake", "spark", "storage", "lock_timeout", "register")
+_KEYS = ("lake", "checkpoints", "id", "pipelines", "profiles", "spark", "storage", "lock_timeout", "register")
+_PROFILE_KEYS = ("lake", "checkpoints", "spark", "storage", "lock_timeout", "register")
 LOCK_TIMEOUT = 900
 
 
@@ -36,6 +36,8 @@ class Settings:
     store: StoreSettings = field(default_factory=StoreSettings)
     profile: str | None = None
     register: bool | tuple[str, ...] = False
+    # The folder or URI for the checkpoints of streams; None for the lake.
+    checkpoints: str | None = None
 
     def at(self, *path: Any) -> str:
         """Return the `file:line` of a key of the settings."""
@@ -78,6 +80,7 @@ def read_settings(root: Path, profile: str | None = None) -> Settings:
         id=settings.id(),
         store=settings.store(root, profile),
         profile=profile,
+        checkpoints=settings.checkpoints(root, profile),
         register=settings.register("profiles", profile, "register")
         if "register" in selected
         else settings.register("register"),
@@ -118,6 +121,16 @@ class _Document:
         except ValueError as error:
             raise BadSettings(where=self.at(*path), problem=str(error)) from error
         return str(value)
+
+    def checkpoints(self, root: Path, profile: str | None) -> str | None:
+        path = ("profiles", profile) if profile and "checkpoints" in self.mapping("profiles", profile) else ()
+        value = (self.mapping(*path) if path else self.document).get("checkpoints")
+        if value is None:
+            return None
+        try:
+            return lake_path(value, root)
+        except ValueError as error:
+            raise BadSettings(where=self.at(*path, "checkpoints"), problem=f"checkpoints: {error}") from error
 
     def id(self) -> str | None:
         value = self.document.get("id")

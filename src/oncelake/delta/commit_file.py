@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from oncelake.errors import CorruptLog
-from oncelake.model.work import Commit, Rows
+from oncelake.model.work import AS_WRITTEN, Commit, Rows
 from oncelake.storage.objects import Storage
 
 LOG = "_delta_log"
@@ -58,7 +58,9 @@ class CommitFile:
             facts = json.loads(self.info.get("userMetadata") or "null")
         except ValueError:
             return {}
-        return facts["oncelake"] if isinstance(facts, dict) and isinstance(facts.get("oncelake"), dict) else {}
+        found = facts["oncelake"] if isinstance(facts, dict) and isinstance(facts.get("oncelake"), dict) else {}
+        # The count of what was read and written in one pass is known only to the commit itself.
+        return {**found, "rows_read": self._written} if found.get("rows_read") == AS_WRITTEN else found
 
     @property
     def timestamp(self) -> datetime | None:
@@ -71,22 +73,28 @@ class CommitFile:
         return Commit(self.version, self.timestamp, self.rows, self.facts)
 
     @cached_property
+    def _metrics(self) -> dict[str, int]:
+        found = self.info.get("operationMetrics", {}).items()
+        return {key: int(value) for key, value in found if _is_count(value)}
+
+    @property
+    def _written(self) -> int | None:
+        """Return how many rows a commit that merges nothing wrote."""
+        written, copied = self._metrics.get("numOutputRows"), self._metrics.get("numCopiedRows", 0)
+        return _count_added(self.actions("add"), copied) if written is None else written - copied
+
+    @cached_property
     def rows(self) -> Rows:
         """Return row counts from Delta's metrics, else from the file statistics, else None."""
-        metrics = {key: int(value) for key, value in self.info.get("operationMetrics", {}).items() if _is_count(value)}
+        metrics = self._metrics
         read, quarantined = self.facts.get("rows_read"), self.facts.get("quarantined", 0)
         if "numTargetRowsInserted" in metrics:
             merged = metrics["numTargetRowsInserted"] + metrics.get("numTargetRowsUpdated", 0)
             return Rows(read, merged, metrics.get("numTargetRowsDeleted"), quarantined)
-        written = metrics.get("numOutputRows")
-        if written is not None:
-            written -= metrics.get("numCopiedRows", 0)
-        else:
-            written = _count_added(self.actions("add"), metrics.get("numCopiedRows", 0))
         deleted = metrics.get("numDeletedRows")
         if deleted is None:
             deleted = _count_records(self.actions("remove"))
-        return Rows(read, written, deleted, quarantined)
+        return Rows(read, self._written, deleted, quarantined)
 
     def _parse(self, line: bytes) -> dict[str, Any]:
         try:

@@ -47,6 +47,8 @@ _CONFLICT_CLASSES = (
     TableBeingCreated.__name__,
     TableChanged.__name__,
 )
+# What our log store says of a commit that may not become this version.
+_FENCED = "[ONCELAKE_FENCED]"
 # Failures of clusters and stores that a retry may fix; matched in the text, because any exception may wrap them.
 _TRANSIENT = re.compile(
     "ExecutorLostFailure|FetchFailedException|SocketTimeoutException|Read timed out|Connection reset|ConnectTimeout"
@@ -70,6 +72,7 @@ _NO_DELTA = re.compile(
     r"Cannot find catalog plugin class for catalog '\w+': org.apache.spark.sql.delta|DELTA_CONFIGURE_SPARK_SESSION"
     r"|Failed to find (?:the )?data source: delta|DATA_SOURCE_NOT_FOUND\] .*\bdelta\b"
 )
+_GRPC = re.compile(r"""of RPC that terminated with:.*?details = ["'](.+?)["']$""", re.DOTALL | re.MULTILINE)
 _CALLING = "An error occurred while calling"  # py4j's first line, which carries no information
 _RAISED = re.compile(r"^[\w.]+(?:Error|Exception): .*$", re.MULTILINE)
 _OUTSIDE_PREDICATE = ("DELTA_REPLACE_WHERE_MISMATCH", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
@@ -85,13 +88,13 @@ def classify(error: BaseException) -> ErrorKind:
     """Return the kind of an exception that a write raised."""
     names = {cls.__name__ for cls in type(error).__mro__}
     condition = _condition(error)
-    if names & set(_CONFLICT_CLASSES) or condition.startswith(_CONFLICTS):
+    if names & set(_CONFLICT_CLASSES) or condition.startswith(_CONFLICTS) or _FENCED in str(error):
         return ErrorKind.CONFLICT
     if condition.startswith(_OUTSIDE_PREDICATE):
         return ErrorKind.OUTSIDE_PREDICATE
     if condition.startswith(_SCHEMAS):
         return ErrorKind.SCHEMA
-    if any(_is_lost_jvm(each) for each in _with_causes(error)):
+    if is_lost_server(error) or any(_is_lost_jvm(each) for each in _with_causes(error)):
         return ErrorKind.LOST_JVM
     if _NO_DELTA.search(str(error)):
         return ErrorKind.NO_DELTA
@@ -101,11 +104,17 @@ def classify(error: BaseException) -> ErrorKind:
     return ErrorKind.TRANSIENT if transient else ErrorKind.OTHER
 
 
+def is_lost_server(error: BaseException) -> bool:
+    """Return whether an exception says that a Spark Connect server is gone, or another one than before."""
+    return any(
+        type(each).__module__.startswith(("pyspark.errors", "grpc")) and _LOST_SERVER.search(str(each)) is not None
+        for each in _with_causes(error)
+    )
+
+
 def _is_lost_jvm(error: BaseException) -> bool:
     """Return whether an exception says that the JVM is gone."""
     names = {cls.__name__ for cls in type(error).__mro__}
-    if type(error).__module__.startswith(("pyspark.errors", "grpc")) and _LOST_SERVER.search(str(error)):
-        return True
     says_so = _LOST_JVM.search(str(error)) is not None
     return "Py4JNetworkError" in names or (says_so and (isinstance(error, ConnectionError) or "Py4JError" in names))
 
@@ -123,6 +132,8 @@ def _with_causes(error: BaseException) -> list[BaseException]:
 def one_line(error: BaseException) -> str:
     """Return an exception's message in one line, without the JVM stack; for a Python worker, the exception it raised."""
     text = str(error).strip()
+    if details := _GRPC.search(text):
+        return details[1]
     raised = _RAISED.findall(text) if "Traceback (most recent call last)" in text else []
     lines = [line for line in text.splitlines() if not line.startswith(_CALLING)]
     return raised[-1] if raised else (lines or [type(error).__name__])[0].removeprefix(": ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oncelake.delta import writes
@@ -11,7 +12,7 @@ from oncelake.delta.conflicts import ErrorKind, TableBeingCreated, classify, one
 from oncelake.delta.log import TableLog, being_created
 from oncelake.delta.tables import delta_log, require_log
 from oncelake.errors import RowsOutsideSlice, SourceUnreadable, WorkFailed, WrongColumns
-from oncelake.model.contracts import Writing
+from oncelake.model.contracts import Log, Stamp, Writing
 from oncelake.model.failpoints import failpoint
 from oncelake.spark.columns import FrameOrigin, column_types
 from oncelake.spark.materialize import materialize
@@ -94,13 +95,22 @@ def _created(frame: DataFrame, writing: Writing, layout: writes.Layout) -> Table
 
 def replace(frame: DataFrame, writing: Writing, predicate: str, example_columns: tuple[str, ...]) -> None:
     """Replace the rows of a predicate; refuse rows outside it, with examples of their values."""
+    stamp = writing.stamp if writing.fence is None else _fenced_stamp(writing, writing.fence)
     try:
-        writes.replace(frame, writing.path, predicate, writing.stamp)
+        writes.replace(frame, writing.path, predicate, stamp)
     except Exception as error:
         if classify(error) is ErrorKind.OUTSIDE_PREDICATE:
             examples = _examples_outside(frame, predicate, example_columns) or one_line(error)
             raise error_for(RowsOutsideSlice, writing, slice=str(writing.work.slice), examples=examples) from error
         raise
+
+
+def _fenced_stamp(writing: Writing, fence: Callable[[Log], None]) -> Stamp:
+    """Return the stamp of a range: the log store commits it right after the version that the fence was asked for."""
+    log = writing.table.last_log()
+    assert log is not None  # the table exists by now
+    fence(log)
+    return writing.stamp.with_facts(as_of=log.version, must_follow=log.version)
 
 
 def refused(error: Exception, writing: Writing) -> Exception:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -113,6 +113,27 @@ def restore(path: str, version: int, markers: Sequence[Marker], facts: str) -> N
         version,
         commit_properties=CommitProperties(custom_metadata={"userMetadata": facts}, app_transactions=transactions),
     )
+
+
+def clear(path: str, stamp: Stamp, session: Callable[[], SparkSession]) -> None:
+    """Remove all rows of a table in one commit that carries the stamp, also if it has none.
+
+    A session is started only for tables with features that delta-rs does not write.
+    """
+    from deltalake import CommitProperties, DeltaTable, Transaction
+
+    place = str(local_path(path)) if is_local(path) else path
+    marker = [Transaction(stamp.marker.app_id, stamp.marker.version)]
+    properties = CommitProperties(custom_metadata={"userMetadata": stamp.facts}, app_transactions=marker)
+    failpoint("committing")
+    try:
+        table = DeltaTable(place, storage_options=delta_rs_options(path))
+        by = table.metadata().partition_columns
+        table.create_write_transaction([], "overwrite", table.schema(), by, commit_properties=properties)
+    except Exception as error:
+        if "eature" not in str(error):
+            raise
+        overwrite(session().read.format("delta").load(path).limit(0), path, stamp)
 
 
 def replace(frame: DataFrame, path: str, predicate: str, stamp: Stamp, evolve: bool = False) -> None:

@@ -18,6 +18,7 @@
     │   ├── BadVersion              the table does not have that version, or has it now
     │   ├── NothingToRestate        the range was never processed
     │   ├── NotArriving             the pipeline is not driven by files that arrive
+    │   ├── NotAStream              the pipeline does not read a stream
     │   └── NotEmpty                init would overwrite existing files
     ├── WorkFailed                  exit 1: the work was not written
     │   ├── SourceMissing           an interval has no input files
@@ -45,6 +46,24 @@
     │   ├── SchemaFrozen            files do not fit a frozen schema
     │   ├── RowsUnaccounted         the rows of a file do not add up
     │   ├── OtherCheckpoint         a stream of that name wrote from another checkpoint
+    │   ├── CheckpointLost          the targets have batches of a stream whose checkpoint is gone
+    │   │   ├── CheckpointBehind    the checkpoint does not fit what the targets have
+    │   │   └── CheckpointCopied    the checkpoint belongs to another stream
+    │   ├── CheckpointMisplaced     the folder for checkpoints is one in which they would get lost
+    │   ├── CheckpointTorn          a file of a checkpoint is not complete
+    │   ├── StreamChanged           a stream has another source, or keeps other state, than its checkpoint
+    │   ├── StreamFailed            a query stopped outside of a commit
+    │   ├── StreamNotRedone         batches of a stream are not restated or rebuilt
+    │   ├── MessagesLost            messages were removed before they were read
+    │   ├── UpstreamRewritten       a table that is read by its appended rows was changed otherwise
+    │   ├── BatchesUnknown          a target lacks batches whose offsets are no longer known
+    │   ├── StateAhead              a target lacks batches that the state of its stream contains
+    │   ├── CannotRestart           a restart would lose or double rows
+    │   ├── RestartUnfinished       a restart from the beginning was interrupted
+    │   ├── StreamsNotRemote        streams do not run over Spark Connect
+    │   ├── DecodedBefore           messages that another target has cannot be decoded any more
+    │   ├── MessagesGone            messages of a retry are gone from Kafka, and some targets lack them
+    │   ├── CannotRetry             the pattern of a stream cannot write single messages later
     │   ├── PartlyDone              an interval is partly done in intervals of another grid
     │   ├── OtherTimezone           rows around an interval have the dates of another time zone
     │   ├── TombstonesUnknown       the log no longer shows whether tombstones count
@@ -60,10 +79,13 @@
     ├── TableBusy                   exit 4: another runner holds the table, safe to retry
     ├── OutcomeUnknown              exit 1: the log was not readable after an error
     ├── LockUnavailable             exit 1: the lock folder is not writable
+    ├── LakeUnreachable             exit 1: the store of a lake does not answer; the run ends
     ├── SparkUnavailable            exit 1: Java or the Delta jars are missing
+    ├── KafkaNotStarted             exit 1: the broker for development did not start
     ├── DeltaMissing                exit 1: the Spark session has no Delta; the run ends
     ├── WorkersDiffer               exit 1: the cluster's Python workers differ; the run ends
     ├── SparkLost                   exit 1: Spark's JVM died twice; the run ends
+    │   └── ServerLost              the Spark Connect server did not answer, twice
     ├── MachineFailed               exit 1: the disk is full or cannot be written; the run ends
     ├── ProverUnavailable           exit 1: this machine lacks a requirement of the proof
     └── NothingToProve              exit 1: the reference run of the proof failed
@@ -74,13 +96,37 @@ An error is raised with facts and formats its message from them. Tests assert on
 from oncelake.errors.base import OncelakeError, Retry
 from oncelake.errors.environment import (
     DeltaMissing,
+    KafkaNotStarted,
+    LakeUnreachable,
     LockUnavailable,
     MachineFailed,
     NothingToProve,
     ProverUnavailable,
+    ServerLost,
     SparkLost,
     SparkUnavailable,
     WorkersDiffer,
+)
+from oncelake.errors.streams import (
+    BatchesUnknown,
+    CannotRestart,
+    CannotRetry,
+    CheckpointBehind,
+    CheckpointCopied,
+    CheckpointLost,
+    CheckpointMisplaced,
+    CheckpointTorn,
+    DecodedBefore,
+    MessagesGone,
+    MessagesLost,
+    OtherCheckpoint,
+    RestartUnfinished,
+    StateAhead,
+    StreamChanged,
+    StreamFailed,
+    StreamNotRedone,
+    StreamsNotRemote,
+    UpstreamRewritten,
 )
 from oncelake.errors.usage import (
     BadDeclaration,
@@ -92,6 +138,7 @@ from oncelake.errors.usage import (
     LoadFailed,
     MovedTable,
     NotArriving,
+    NotAStream,
     NotEmpty,
     NothingToRestate,
     NotInCatalog,
@@ -119,7 +166,6 @@ from oncelake.errors.work import (
     NotPartitioned,
     NullKeys,
     NullTimes,
-    OtherCheckpoint,
     OtherTimezone,
     OutcomeUnknown,
     OutOfOrder,
@@ -151,24 +197,38 @@ __all__ = [
     "BadSettings",
     "BadVersion",
     "BatchesNotRedone",
+    "BatchesUnknown",
     "Blocked",
     "CannotRebuild",
+    "CannotRestart",
     "CannotRestate",
     "CannotRestore",
+    "CannotRetry",
+    "CheckpointBehind",
+    "CheckpointCopied",
+    "CheckpointLost",
+    "CheckpointMisplaced",
+    "CheckpointTorn",
     "ColumnMissing",
     "CorruptLog",
     "CyclicPipelines",
+    "DecodedBefore",
     "DeltaMissing",
     "DuplicatePipeline",
     "EarlierNotDone",
     "EmptyOverwrite",
     "FunctionFailed",
+    "KafkaNotStarted",
+    "LakeUnreachable",
     "LoadFailed",
     "LockUnavailable",
     "MachineFailed",
     "ManifestUnreadable",
     "ManifestsMissing",
+    "MessagesGone",
+    "MessagesLost",
     "MovedTable",
+    "NotAStream",
     "NotArriving",
     "NotDelta",
     "NotEmpty",
@@ -191,20 +251,28 @@ __all__ = [
     "ProverUnavailable",
     "RenamedPipeline",
     "RepeatedKeys",
+    "RestartUnfinished",
     "Retry",
     "RowsOutsideSlice",
     "RowsUnaccounted",
     "SchemaFrozen",
+    "ServerLost",
     "SourceChanged",
     "SourceMissing",
     "SourceUnreadable",
     "SparkLost",
     "SparkUnavailable",
+    "StateAhead",
+    "StreamChanged",
+    "StreamFailed",
+    "StreamNotRedone",
+    "StreamsNotRemote",
     "TableBusy",
     "TableMissing",
     "TombstonesUnknown",
     "UnknownPipeline",
     "UnknownTarget",
+    "UpstreamRewritten",
     "UsageError",
     "VersionGone",
     "WorkFailed",

@@ -14,12 +14,31 @@ class LockUnavailable(OncelakeError):
     hint = "make {folder} a writable folder, then run: oncelake status"
 
 
+class LakeUnreachable(OncelakeError):
+    """The store of a lake does not answer, or refuses."""
+
+    code = "lake_unreachable"
+    retry = Retry.HELPS
+    stops_run = True
+    says = "cannot read {path}: {problem}"
+    hint = "check the lake, `storage:` and the credentials of the profile, then run: oncelake status"
+
+
 class SparkUnavailable(OncelakeError):
     """Java or the Delta jars are missing."""
 
     code = "spark_unavailable"
     retry = Retry.HELPS
     says = "cannot start Spark: {problem}"
+    hint = "{next}"
+
+
+class KafkaNotStarted(OncelakeError):
+    """The Kafka broker for development did not start."""
+
+    code = "kafka_not_started"
+    retry = Retry.HELPS
+    says = "cannot start Kafka: {problem}"
     hint = "{next}"
 
 
@@ -51,6 +70,14 @@ class SparkLost(OncelakeError):
     stops_run = True
     says = "Spark's JVM died while {pipeline} wrote {target} ({problem}); Spark's own log is in {log}"
     hint = "give Spark more memory or look into its log, then run: oncelake run {pipeline}"
+
+
+class ServerLost(SparkLost):
+    """The Spark Connect server did not answer, and not to a new session either."""
+
+    code = "server_lost"
+    says = "the Spark Connect server did not answer while {pipeline} wrote {target} ({problem})"
+    hint = "start the server, or fix spark.remote, then run: oncelake run {pipeline}"
 
 
 class MachineFailed(OncelakeError):

@@ -158,3 +158,11 @@ class NotArriving(UsageError):
     code = "not_arriving"
     says = "{pipeline} ({where}) is not driven by files that arrive"
     hint = "oncelake status"
+
+
+class NotAStream(UsageError):
+    """The pipeline does not read a stream."""
+
+    code = "not_a_stream"
+    says = "{pipeline} ({where}) does not read a stream"
+    hint = "oncelake status"

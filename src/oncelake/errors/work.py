@@ -146,11 +146,11 @@ class CannotRestate(WorkFailed):
 
 
 class BatchesNotRedone(WorkFailed):
-    """Files that arrived were ingested in batches, which are not restated or rebuilt one by one."""
+    """Files that arrived were ingested in batches, which are not rebuilt, and restated only where the rows of a file are known."""
 
     code = "batches_not_redone"
-    says = "cannot {verb} {target}: {pipeline} ingests files as they arrive, and its batches are not redone one by one"
-    hint = "go back and ingest the files again that are still there: oncelake restore {target} --to 0, then oncelake run {pipeline}"
+    says = "cannot {verb} {what}: {pipeline} ingests files as they arrive, and {problem}"
+    hint = "{way}go back and ingest the files again that are still there: oncelake restore TARGET --to 0, then oncelake run {pipeline}"
 
 
 class NullTimes(WorkFailed):
@@ -355,11 +355,3 @@ class RowsUnaccounted(WorkFailed):
     retry = Retry.HELPS
     says = "{path} has {read} rows, and {written} were read and {quarantined} quarantined in {slice}"
     hint = "retry: oncelake run {pipeline}; if it happens again, report it with the file"
-
-
-class OtherCheckpoint(WorkFailed):
-    """A stream of the same name wrote the target from another checkpoint, so its batch numbers mean other rows."""
-
-    code = "other_checkpoint"
-    says = "{target} has batches of stream {stream} from another checkpoint ({known}); this one is new ({found})"
-    hint = "start the stream with its former checkpoint, or give it another name= if its input is another"

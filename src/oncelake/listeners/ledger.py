@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,9 +13,11 @@ from urllib.parse import unquote
 from oncelake.delta.log import find_log
 from oncelake.delta.tables import Lake
 from oncelake.errors import CorruptLog
-from oncelake.model.events import Event, WorkEnded, WorkStarted
+from oncelake.model.events import Event, RunEnded, WorkEnded, WorkStarted
 from oncelake.model.intervals import Interval, parse_interval
-from oncelake.model.work import ALREADY_DONE, BLOCKED, BUSY, FAILED, work_document
+from oncelake.model.slices import Batch
+from oncelake.model.streams import StreamId
+from oncelake.model.work import ALREADY_DONE, BLOCKED, BUSY, FAILED, Work, work_document
 from oncelake.running.invocation import find_invocation
 from oncelake.storage.objects import storage
 from oncelake.storage.options import delta_rs_options
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     from oncelake.delta.files import Files
 
 _FAILURES = (BLOCKED, FAILED, BUSY)
+# For so many seconds at most a row of a stream waits for others.
+_STREAM_PERIOD = 60.0
 _COLUMNS = {
     "at": "timestamp",
     "run": "string",
@@ -51,15 +57,28 @@ class DeltaLedger:
         path = lake.internal_path("ledger")
         self.path = str(local_path(path)) if is_local(path) else path
         self._warn = warn
+        # Rows of micro-batches that wait to be written together, and since when.
+        self._waiting: list[dict[str, Any]] = []
+        self._since = 0.0
+        self._lock = threading.Lock()
 
     def on(self, event: Event) -> None:
-        """Write a row when a work starts and when it ends; work that was done before the run is not recorded."""
+        """Write a row when a work starts and when it ends; work that was done before the run is not recorded.
+
+        A stream may commit every second: its batches are recorded when they end, those of a minute in one commit.
+        """
         if isinstance(event, WorkStarted):
-            self._add({"run": event.run, "event": "started", **work_document(work)} for work in event.works)
+            works = [work for work in event.works if not _is_of_stream(work)]
+            rows = [{"run": event.run, "event": "started", **work_document(work)} for work in works]
+            self._add(rows, 0 if rows else _STREAM_PERIOD)
         elif isinstance(event, WorkEnded):
             ended = [each for each in event.outcomes if event.attempted or each.outcome != ALREADY_DONE]
+            may_wait = all(_is_of_stream(each.work) and each.outcome not in _FAILURES for each in ended)
             documents = (outcome.document() for outcome in ended)
-            self._add({"run": event.run, "event": "ended", **doc, "rows": json.dumps(doc["rows"])} for doc in documents)
+            rows = [{"run": event.run, "event": "ended", **doc, "rows": json.dumps(doc["rows"])} for doc in documents]
+            self._add(rows, _STREAM_PERIOD if may_wait else 0)
+        elif isinstance(event, RunEnded):
+            self._add(())
 
     def entries(self) -> list[dict[str, Any]]:
         """Return all entries, oldest first."""
@@ -92,8 +111,8 @@ class DeltaLedger:
         try:
             log = find_log("the ledger", self.path)
             files = [unquote(path) for path in wanted(log.files)] if log else []
-        except CorruptLog as error:
-            files, problems = [], [error.message]
+        except (CorruptLog, OSError) as error:
+            files, problems = [], [str(error).partition("\n")[0]]
         for path, content in zip(files, storage(self.path).read_all(files), strict=True):
             try:
                 if isinstance(content, OSError):
@@ -106,15 +125,23 @@ class DeltaLedger:
             self._warn(f"{lost}, so attempts are missing ({problems[0]}); the logs of the tables decide what is done")
         return sorted(entries, key=lambda entry: entry["at"])
 
-    def _add(self, entries: Iterable[dict[str, Any]]) -> None:
+    def _add(self, entries: Iterable[dict[str, Any]], period: float = 0) -> None:
+        """Write rows with those that wait; leave them waiting until the first has waited for so many seconds."""
         common = {"at": datetime.now(UTC), "invocation": str(find_invocation())}
-        rows = [{**common, **entry} for entry in entries]
-        if not rows:
-            return
+        with self._lock:
+            self._since = self._since if self._waiting else time.monotonic()
+            self._waiting += [{**common, **entry} for entry in entries]
+            if not self._waiting or time.monotonic() - self._since < period:
+                return
+            rows, self._waiting = self._waiting, []
         try:
             _append(self.path, rows)
         except Exception as error:  # noqa: BLE001  the ledger must never stop a run
             self._warn(f"could not write the ledger {self.path}: {error}")
+
+
+def _is_of_stream(work: Work) -> bool:
+    return isinstance(work.slice, Batch) and StreamId.parse(work.slice.stream) is not None
 
 
 def _may_contain_failures(files: Files) -> list[str]:
@@ -136,8 +163,8 @@ def _append(path: str, rows: list[dict[str, Any]]) -> None:
     types |= {"int64": pa.int64(), "double": pa.float64()}
     schema = pa.schema([(name, types[kind]) for name, kind in _COLUMNS.items()])
     table = pa.Table.from_pylist(rows, schema=schema)
-    # With checkpoints an append does not have to read the whole log.
-    settings = {"delta.checkpointInterval": "100"}
+    # An append, and `status`, read the checkpoint and the commits after it: on an object store a request each.
+    settings = {"delta.checkpointInterval": "20"}
     # A ledger that an earlier version created may have fewer columns.
     write_deltalake(
         path,

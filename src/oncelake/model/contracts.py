@@ -84,6 +84,10 @@ class Log(Protocol):
         """Return the facts of works as far as the newest commits tell; None for a work whose commit the log no longer has."""
         ...
 
+    def streams(self, pipelines: Iterable[str], target: str) -> dict[str, int]:
+        """Return the streams of pipelines, by some names, that wrote batches here: the last batch of each."""
+        ...
+
     def writers(self) -> set[tuple[str, str]]:
         """Return the pipelines that have markers here, each with the name of the target in its markers."""
         ...
@@ -140,6 +144,11 @@ class Table(Protocol):
 class Lake(Protocol):
     """The lake: maps names to tables and paths, never outside the lake."""
 
+    @property
+    def path(self) -> str:
+        """The folder or URI."""
+        ...
+
     def table(self, name: str) -> Table:
         """Return a table."""
         ...
@@ -150,6 +159,10 @@ class Lake(Protocol):
 
     def internal_path(self, *parts: str) -> str:
         """Return a path of what oncelake keeps for itself."""
+        ...
+
+    def stream_path(self, *parts: str) -> str:
+        """Return a path of what is kept for streams: in the lake, or where the checkpoints are declared to be."""
         ...
 
 
@@ -263,6 +276,8 @@ class Writing:
     where: str
     internal: str
     verify_inputs: Callable[[], None] | None = None
+    # Raises if a part of a range is done by this log. The commit must directly follow its version, because no lock is exclusive.
+    fence: Callable[[Log], None] | None = None
     # The files whose rows of earlier content are replaced, where that is declared.
     replaced_files: tuple[str, ...] = ()
 
@@ -327,6 +342,11 @@ class Pattern(Protocol):
     @property
     def takes_batches(self) -> bool:
         """Whether it may write the rows that arrived since the last time, beside those that arrived before."""
+        ...
+
+    @property
+    def needs_state(self) -> bool:
+        """Whether a stream must keep state for it: its rows are the values of groups so far, not of one batch."""
         ...
 
     @property

@@ -20,6 +20,11 @@ FAILPOINTS = (
 # Those of a restate request and of a rebuild, beside the commits that they lead to.
 OF_OPERATIONS = ("requested", "replayed", "rebuilt")
 
+# Those of a stream: its checkpoint is ready, a batch begins; of a restart: the old checkpoint is moved, the new epoch is begun,
+# a target is cleared.
+OF_BATCHES = ("checkpoint", "batch")
+OF_STREAMS = (*OF_BATCHES, "moved", "restarted", "cleared")
+
 # Those of arrivals, before and after the commits of a batch.
 OF_ARRIVALS = ("frozen", "accounted")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -118,6 +118,13 @@ def parse_stream(text: str) -> tuple[str, str, str] | None:
     if len(parts) != 4 or parts[0] != PREFIX or not (stream := unquote(parts[3])).startswith(STREAM_PREFIX):
         return None
     return unquote(parts[1]), unquote(parts[2]), stream.removeprefix(STREAM_PREFIX)
+
+
+def streams_of(markers: Mapping[str, int], pipelines: Iterable[str], target: str) -> dict[str, int]:
+    """Return the streams of pipelines, by some names, among the markers of a target: the last batch of each."""
+    names = set(pipelines)
+    found = ((parse_stream(app_id), version) for app_id, version in markers.items())
+    return {each[2]: version for each, version in found if each and each[0] in names and each[1] == target}
 
 
 def marker(pipeline: str, target: str, slice_: Slice, generation: int) -> Marker:

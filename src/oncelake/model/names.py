@@ -8,6 +8,8 @@ from typing import Any
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f/\\*?{}\[\]:%#]")
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")
+# Not `abfss://container@account…`: there the name before the @ is no secret.
+_CREDENTIALS = re.compile(r"[A-Za-z0-9+.-]+://[^/@]*:(?!\d+/).*@|s3[an]?://[^/]*@", re.IGNORECASE)
 # delta-rs, which creates tables and writes the ledger, cannot open such a folder, or opens another one.
 _UNUSABLE = re.compile(r"[\[\]|^\\]|%[0-9A-Fa-f]{2}")
 
@@ -39,6 +41,7 @@ def lake_path(lake: Any, root: str | Path = "") -> str:
             raise ValueError(f"lake {text!r} names no absolute path; a URI of this machine is like file:///data/lake")
         return f"file://{_usable(path.rstrip('/') or '/')}"
     if "://" in text:
+        refuse_credentials(text)
         return text.rstrip("/")
     if _SCHEME.match(text):
         raise ValueError(f"lake {text!r} is neither a folder nor a URI with ://")
@@ -46,6 +49,13 @@ def lake_path(lake: Any, root: str | Path = "") -> str:
         return _usable(str((Path(root) / Path(text).expanduser()).resolve()))
     except RuntimeError as error:
         raise ValueError(f"lake {text!r}: {error}") from error
+
+
+def refuse_credentials(uri: str) -> None:
+    """Raise ValueError if a URI has a password or an access key in it: it would be in logs, commits and errors."""
+    if _CREDENTIALS.match(uri):
+        problem = "an address must not carry credentials, because it is shown and recorded"
+        raise ValueError(f"{problem}; name them in `storage:`, as ${{NAME}} or file:PATH")
 
 
 def _usable(path: str) -> str:

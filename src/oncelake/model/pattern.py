@@ -52,6 +52,11 @@ class PatternDefaults:
         return False
 
     @property
+    def needs_state(self) -> bool:
+        """Whether a stream must keep state for it: no, it writes the rows of a batch."""
+        return False
+
+    @property
     def compacts(self) -> bool:
         """Whether small files are compacted: no."""
         return False

@@ -97,6 +97,10 @@ class _WorkFields:
         return self.work.generation
 
 
+# In the facts of a commit instead of the number of rows read: every row that was read was written, in one pass.
+AS_WRITTEN = "as written"
+
+
 @dataclass(frozen=True)
 class Rows:
     """Row counts as Delta reports them; a count that Delta does not report is None, never a guess."""

@@ -13,7 +13,7 @@ from oncelake.model.slices import parse_slice
 from oncelake.model.work import Rows
 
 # What the commit of a batch records of its files: rows read = written + quarantined + filtered.
-_ACCOUNT = ("files", "rows_read", "quarantined", "filtered", "rescued", "schema")
+_ACCOUNT = ("files", "rows_read", "quarantined", "filtered", "rescued", "duplicates", "schema")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from oncelake.delta import writes
 from oncelake.delta.log import TableLog
 from oncelake.delta.prepared import PreparedRows
 from oncelake.delta.tables import Lake, require_log
-from oncelake.errors import BatchesNotRedone, CannotRebuild
+from oncelake.errors import BatchesNotRedone, CannotRebuild, StreamNotRedone
 from oncelake.model.contracts import Stamp, Table, Writing
 from oncelake.model.coverage import clip, coalesce
 from oncelake.model.failpoints import failpoint
@@ -275,8 +275,11 @@ def _version_of(marker: Marker, table: Table) -> int:
 def rebuilding(target: str, pipelines: Mapping[str, Pipeline], context: RunContext, now: datetime) -> Rebuilding:
     """Return the rebuild of a target by the pipelines that write it."""
     for pipeline in pipelines.values():
+        if target in pipeline.writes_tables and pipeline.stream is not None:
+            raise StreamNotRedone(verb="rebuild", target=target, pipeline=pipeline.name)
         if target in pipeline.writes_tables and pipeline.arrival is not None:
-            raise BatchesNotRedone(verb="rebuild", target=target, pipeline=pipeline.name)
+            problem, way = "its batches are not redone one by one", f"oncelake restate {pipeline.name}, or "
+            raise BatchesNotRedone(verb="rebuild", what=target, problem=problem, pipeline=pipeline.name, way=way)
     owners = {name: _only(pipeline, target) for name, pipeline in pipelines.items() if target in pipeline.writes_tables}
     return Rebuilding(target, owners, context, now)
 

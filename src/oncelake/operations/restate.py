@@ -11,7 +11,7 @@ from typing import Any
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.conflicts import ErrorKind, classify, one_line
 from oncelake.delta.tables import require_log
-from oncelake.errors import BatchesNotRedone, CannotRestate, NothingToRestate, WriteFailed
+from oncelake.errors import CannotRestate, NothingToRestate, StreamNotRedone, WriteFailed
 from oncelake.model.contracts import Log, Pattern, RangeWriter, Source, Stamp
 from oncelake.model.coverage import clip, coalesce
 from oncelake.model.failpoints import failpoint
@@ -44,6 +44,8 @@ class RestateRequest:
     rows: int | None = None
     # Whether the rows of the slice are replaced; else its batch is applied again, and rows it no longer has remain.
     replaces: bool = True
+    # The files that are read again, where files drive the pipeline.
+    files: int | None = None
 
     @property
     def marker(self) -> Marker:
@@ -60,6 +62,7 @@ class RestateRequest:
             "requested_before": self.pending,
             "versions": list(self.versions),
             "rows": self.rows,
+            **({} if self.files is None else {"files": self.files}),
         }
 
 
@@ -68,9 +71,9 @@ def restate_requests(pipeline: Pipeline, span: Interval | None, logs: Mapping[st
 
     A request that is pending is returned as it is, so that the same command resumes it.
     """
-    if pipeline.arrival is not None:
-        target = pipeline.writes[0].target
-        raise BatchesNotRedone(verb="restate", target=target, pipeline=pipeline.name)
+    if pipeline.stream is not None:
+        raise StreamNotRedone(verb="restate", target=pipeline.writes[0].target, pipeline=pipeline.name)
+    assert pipeline.arrival is None
     found = [
         (pattern, log, slice_, generation)
         for pattern in pipeline.writes

@@ -16,6 +16,7 @@ from typing import Any
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.conflicts import one_line
 from oncelake.delta.log import TableLog, read_log_at
+from oncelake.delta.tables import DeltaTable, require_log
 from oncelake.delta.writes import restore
 from oncelake.errors import BadVersion, CannotRestore
 from oncelake.model.coverage import Coverage, align
@@ -34,6 +35,8 @@ from oncelake.model.markers import (
     restore_marker,
 )
 from oncelake.model.slices import Batch, Named, Slice, Whole
+from oncelake.model.streams import UNCLEARED, StreamId
+from oncelake.running.commit import Claim, Conflict, commit_once
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,26 @@ class Restore:
             "undone": [undone.document() for undone in self.undone],
             "undone_elsewhere": [undone.document() for undone in self.elsewhere],
         }
+
+
+def restore_table(
+    table: DeltaTable, to: int, pipelines: Mapping[str, Pipeline], lock_timeout: float, dry_run: bool = False
+) -> Restore:
+    """Restore a version of a table under its lock; with `dry_run` only say what that would undo."""
+
+    def act() -> Restore:
+        planned = plan_restore(require_log(table), to, pipelines)
+        if dry_run:
+            return planned
+        apply_restore(planned, table.path)
+        log = require_log(table)
+        if log.version != planned.read + 1:
+            # Another commit came in between: what it wrote is not in the plan. Go back again, from there.
+            raise Conflict(f"version {log.version} of {table.name} is not the restore")
+        return replace(planned, version=log.version)
+
+    claim = Claim([table], f"restore to {to}", f"oncelake restore {table.name} --to {to}")
+    return commit_once(act, claim, lock_timeout)
 
 
 def plan_restore(log: TableLog, to: int, pipelines: Mapping[str, Pipeline]) -> Restore:
@@ -141,16 +164,20 @@ def _streams(log: TableLog) -> list[str]:
 
 
 def _last_batch(log: TableLog, name: str) -> int:
-    """Return the last batch of a stream that a version has; -1 if it has none."""
-    recorded = log.recorded(name)
-    return -1 if recorded is None else recorded
+    """Return the last batch of a stream that a version has; -1 if it has none.
+
+    In a later epoch of a stream -1 says that the rows of the earlier one were removed: less than that, if they were not.
+    """
+    recorded, stream = log.recorded(name), StreamId.parse((parse_stream(name) or ("", "", ""))[2])
+    none = UNCLEARED if stream and stream.epoch > 1 else -1
+    return none if recorded is None else recorded
 
 
 def _undone_batches(log: TableLog, then: TableLog) -> Iterator[Undone]:
     """Yield the batches whose rows a version does not have: its marker is set back, so they are read again."""
     for name in _streams(log):
         pipeline, target, stream = parse_stream(name) or ("", "", "")
-        for number in range(_last_batch(then, name) + 1, _last_batch(log, name) + 1):
+        for number in range(max(_last_batch(then, name), -1) + 1, _last_batch(log, name) + 1):
             yield Undone(pipeline, target, Batch(stream, number), 1)
 
 

@@ -18,8 +18,10 @@ from oncelake.model.intervals import Interval, instant_text, merge, parse_interv
 from oncelake.model.slices import Batch, Whole
 from oncelake.model.work import RESTATED, STALE
 from oncelake.operations.external_changes import external_changes
+from oncelake.operations.stream_status import StreamStatus, stream_batches, stream_status
 from oncelake.planning.decisions import Decision, Stale, decide
 from oncelake.planning.notes import declaration_notes
+from oncelake.planning.streams import StreamState
 from oncelake.planning.whole import stale_code
 from oncelake.planning.writers import Identity, writer_notes
 
@@ -61,6 +63,7 @@ class StatusInputs:
     identity: Identity
     source_notes: Callable[[Pipeline], list[str]] = lambda _: []
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    streams: Mapping[str, StreamState] = field(default_factory=dict)
     warnings: Sequence[str] = ()
 
 
@@ -84,6 +87,7 @@ class TargetStatus:
     running: str | None = None
     warnings: tuple[str, ...] = ()
     backlog: Backlog | None = None
+    stream: StreamStatus | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the status as `status --json` prints it."""
@@ -104,6 +108,7 @@ class TargetStatus:
             "running": self.running,
             "warnings": list(self.warnings),
             "backlog": vars(self.backlog).copy() if self.backlog else None,
+            "stream": vars(self.stream).copy() if self.stream else None,
         }
 
 
@@ -118,13 +123,15 @@ def target_status(
     pending = tuple(interval for interval, decision in decisions if decision.cause == RESTATED)
     last = log.last_of(pipeline.name, pattern.target) if log else None
     backlog = _backlog(pipeline, pattern, log, inputs.waiting)
+    stream = inputs.streams.get(pipeline.name)
+    batches = stream_batches(stream, pattern.target) if stream else _arrived(backlog) if backlog else None
     return TargetStatus(
         pipeline=pipeline.name,
         target=pattern.target,
         pattern=pattern.kind,
         every=grid.every if grid else None,
-        done=sum(map(grid.count, done)) if grid else _batches(backlog) if backlog else int(whole),
-        missing=sum(map(grid.count, gaps)) if grid else backlog.batches if backlog else int(not whole),
+        done=sum(map(grid.count, done)) if grid else batches[0] if batches else int(whole),
+        missing=sum(map(grid.count, gaps)) if grid else batches[1] if batches else int(not whole),
         ranges=tuple(done),
         gaps=tuple(gaps),
         version=log.version if log else None,
@@ -140,9 +147,11 @@ def target_status(
             *_warnings(pipeline, pattern, log, inputs.identity),
             *inputs.source_notes(pipeline),
             *(inputs.waiting[pipeline.name].notes if pipeline.name in inputs.waiting else ()),
+            *(stream.notes if stream else ()),
             *inputs.warnings,
         ),
         backlog=backlog,
+        stream=stream_status(stream, inputs.running.get(f"stream {pipeline.name}")) if stream else None,
     )
 
 
@@ -160,8 +169,9 @@ def _backlog(
     return Backlog(files, size, len(batches), last, *counts)
 
 
-def _batches(backlog: Backlog) -> int:
-    return 0 if backlog.last_batch is None else backlog.last_batch + 1
+def _arrived(backlog: Backlog) -> tuple[int, int]:
+    """Return how many batches of files a target has, and how many wait."""
+    return (0 if backlog.last_batch is None else backlog.last_batch + 1), backlog.batches
 
 
 def _decisions(

@@ -54,6 +54,11 @@ class Aggregate(KeyedPattern):
         return not self.add and not self.any_order
 
     @property
+    def needs_state(self) -> bool:
+        """Return whether values are set: then they must be those of all batches so far. What is added is of one batch."""
+        return not self.add
+
+    @property
     def restates(self) -> bool:
         """Whether a work may be restated: not if it adds, because the values that it added are not recorded."""
         return not self.add

@@ -106,10 +106,17 @@ def arrival_reading(pipeline: Pipeline, lake: Lake, span: Interval | None = None
 
 
 def last_batch(pipeline: Pipeline, logs: Mapping[str, Log | None]) -> int | None:
-    """Return the last batch that every target has; None if one of them has none."""
-    recorded = _recorded(pipeline, pipeline.arrival.stream if pipeline.arrival else "", logs)
-    known = [number for number in recorded if number is not None]
-    return min(known) if len(known) == len(recorded) else None
+    """Return the last batch that every target has; None if one of them has none.
+
+    A batch that another commit overtook must be applied once more; a kill may have left that to the next run.
+    """
+    stream = pipeline.arrival.stream if pipeline.arrival else ""
+    known = []
+    for pattern, number in zip(pipeline.writes, _recorded(pipeline, stream, logs), strict=True):
+        log, app_id = logs.get(pattern.target), pattern.marker(pipeline.name, Batch(stream, 0), 1).app_id
+        overtaken = log is not None and number is not None and log.overtaken_version(app_id) is not None
+        known += [number - overtaken] if number is not None and number >= overtaken else []
+    return min(known) if len(known) == len(pipeline.writes) else None
 
 
 def next_number(pipeline: Pipeline, stream: str, logs: Mapping[str, Log | None]) -> int:
@@ -136,7 +143,7 @@ def _items(
 def _item(pipeline: Pipeline, pattern: Pattern, batch: Batch, log: Log | None, waiting: WaitingBatch | None) -> Planned:
     work = Work(pipeline.name, pattern.target, batch, 1, pattern.marker(pipeline.name, batch, 1))
     size = InputSize(waiting.bytes if waiting else None)
-    if log is not None and log.done(work.marker):
+    if log is not None and log.done(work.marker) and not _is_overtaken(work, log):
         return Planned(work, "skip", "done", DONE, size)
     if waiting is None:
         return Planned(work, "run", "not done yet", size=size)
@@ -144,3 +151,9 @@ def _item(pipeline: Pipeline, pattern: Pattern, batch: Batch, log: Log | None, w
     files = "1 file" if waiting.files == 1 else f"{waiting.files:,} files"
     why = ", ".join(filter(None, (files, f"{waiting.bytes:,} bytes", state, waiting.reading)))
     return Planned(work, "run", why, size=size)
+
+
+def _is_overtaken(work: Work, log: Log) -> bool:
+    """Return whether a batch is the last one of its stream, and another commit overtook it: it is applied once more."""
+    app_id = work.marker.app_id
+    return log.recorded(app_id) == work.marker.version and log.overtaken_version(app_id) is not None

@@ -12,6 +12,7 @@ from oncelake.model.contracts import Log
 from oncelake.model.intervals import Interval
 from oncelake.model.work import FAILED_BEFORE, LATE, STALE, InputSize, Request
 from oncelake.planning.decisions import Stale
+from oncelake.planning.streams import StreamState
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,10 @@ class LakeState:
     source_notes: Callable[..., list[str]] = lambda *_, **__: []
     # What waits to be ingested, by pipeline that is driven by arrivals.
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
-    # Whether locks keep other writers out of the tables from the look at a log to the commit.
-    exclusive: bool = True
+    # Where streams stand, by pipeline.
+    streams: Mapping[str, StreamState] = field(default_factory=dict)
+    # Whether several intervals may be one commit: nobody restates one of them unseen between the look at a log and the commit.
+    ranges: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True)

@@ -123,9 +123,8 @@ def _chunks(
     grid = pipeline.grid
     assert grid is not None
     to_run = [pattern for pattern, decision in zip(pipeline.writes, found, strict=True) if decision.action == "run"]
-    # Without a lock somebody may restate an interval unseen, which the marker of a range does not tell Delta.
-    ranges = known.exclusive and all(isinstance(pattern, RangeWriter) for pattern in to_run)
-    if not pipeline.combine_intervals or not ranges:
+    ranges = pipeline.combine_intervals and all(isinstance(pattern, RangeWriter) for pattern in to_run)
+    if not ranges or not known.ranges():
         yield from ((cell, InputSize()) for cell in grid.cells(part.start, part.end))
         return
     left: Interval | None = part

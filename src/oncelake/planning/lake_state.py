@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from oncelake.declare.pipelines import Pipeline
@@ -17,6 +18,7 @@ from oncelake.planning.batches import waiting_now
 from oncelake.planning.inputs import LakeState
 from oncelake.planning.scope import scope_of
 from oncelake.planning.staleness import Sources, Staleness, reading_of
+from oncelake.planning.streams import read_stream_state
 
 
 def read_lake_state(
@@ -34,13 +36,14 @@ def read_lake_state(
     sources = Sources(lake)
     return LakeState(
         logs,
-        {p.name: _pins_now(p, lake) for p in chosen if p.grid is None and p.arrival is None},
+        {p.name: _pins_now(p, lake) for p in chosen if p.grid is None and not p.by_batch},
         sources.estimate,
         Staleness(logs, sources, everything=request.only in (STALE, LATE)).parts,
         failed,
         sources.notes,
         {p.name: waiting_now(p, logs, lake, scope_of(p, request)[0].span) for p in chosen if p.arrival},
-        all(lake.table(name).exclusive for name in logs),
+        {p.name: read_stream_state(p, logs, lake) for p in chosen if p.stream},
+        cache(lambda: lake.takes_ranges(logs)),
     )
 
 

@@ -17,6 +17,7 @@ from oncelake.planning.inputs import LakeState, PlanInputs
 from oncelake.planning.intervals import plan_intervals, restrict_works
 from oncelake.planning.notes import declaration_notes
 from oncelake.planning.scope import scope_of
+from oncelake.planning.streams import plan_stream
 from oncelake.planning.whole import plan_whole
 from oncelake.planning.writers import Identity, check_writers
 
@@ -39,6 +40,7 @@ def make_plan(
             notes += declaration_notes(pipeline, pattern, known.logs.get(pattern.target))
         notes += known.source_notes(pipeline)
         notes += known.waiting[pipeline.name].notes if pipeline.name in known.waiting else ()
+        notes += known.streams[pipeline.name].notes if pipeline.name in known.streams else ()
         notes += check_writers(pipeline, planned, known.logs, identity)
         notes += _notes(pipeline, planned, known)
         items += planned
@@ -87,6 +89,8 @@ def _planned(pipeline: Pipeline, scope: Scope, earlier: list[Planned], inputs: P
     if pipeline.arrival is not None:
         waiting = inputs.known.waiting.get(pipeline.name)
         return plan_waiting(pipeline, waiting, inputs.known.logs) if waiting else iter(())
+    if pipeline.stream is not None:
+        return plan_stream(pipeline, inputs.known.streams[pipeline.name], inputs.known.logs, earlier)
     if pipeline.grid is None:
         return plan_whole(pipeline, earlier, inputs)
     return plan_intervals(pipeline, scope.span, earlier, inputs) if scope.span else iter(())

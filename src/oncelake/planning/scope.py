@@ -13,7 +13,9 @@ from oncelake.model.work import Request, Scope
 def scope_of(pipeline: Pipeline, request: Request) -> tuple[Scope, str | None]:
     """Return the scope of a request for a pipeline, and a note if part of it is not over yet."""
     if pipeline.arrival is not None:
-        return _arrived(pipeline.name, request), None
+        return _arrived(pipeline.name, pipeline.arrival.chosen_by, request), None
+    if pipeline.stream is not None:
+        return Scope(pipeline.name, None, 1, "what is available"), None
     if pipeline.grid is None or pipeline.start is None:
         return Scope(pipeline.name, None, 1), None
     start, end, note = _span(pipeline.name, pipeline.grid, pipeline.start, request)
@@ -23,8 +25,8 @@ def scope_of(pipeline: Pipeline, request: Request) -> tuple[Scope, str | None]:
     return Scope(pipeline.name, span, pipeline.grid.count(span)), note
 
 
-def _arrived(name: str, request: Request) -> Scope:
-    """Return the scope of a pipeline that is driven by arrivals: all files, or those modified in a range."""
+def _arrived(name: str, chosen_by: str, request: Request) -> Scope:
+    """Return the scope of a pipeline that is driven by arrivals: all files, or those of a range."""
     grid, (date, first, last) = Grid("day"), (request.date, request.start, request.end)
     # A date of all pipelines is meant for those with intervals: what they read must have been taken in.
     if not request.names or not (date or first or last):
@@ -34,9 +36,9 @@ def _arrived(name: str, request: Request) -> Scope:
         end = grid.after(start) if date else grid.parse(last) if last else request.now
         span = Interval(start, end)
     except (ValueError, OverflowError) as error:
-        problem = f"the range of modification times is not valid: {error}"
+        problem = f"the range is not valid: {error}"
         raise BadRange(problem=problem, next=f"oncelake plan {name}", for_all=True) from error
-    return Scope(name, span, 1, f"what has arrived, modified in {span}")
+    return Scope(name, span, 1, f"what has arrived, {chosen_by} {span}")
 
 
 def _span(name: str, grid: Grid, first: datetime, request: Request) -> tuple[datetime, datetime, str | None]:

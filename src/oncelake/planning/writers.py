@@ -146,6 +146,8 @@ def _refuse_renamed(
 def _has_works(pipeline: Pipeline, pattern: Pattern, log: Log) -> bool:
     """Return whether a target has works of the pipeline."""
     if pipeline.grid is None or pipeline.start is None:
+        if pipeline.stream is not None:
+            return bool(log.streams((pipeline.name, *(pipeline.formerly or ())), pattern.target))
         slice_ = Batch(pipeline.arrival.stream, 0) if pipeline.arrival else Whole()
         return log.recorded(pattern.marker(pipeline.name, slice_, 1).app_id) is not None
     return bool(pattern.done(log, pipeline.name, pipeline.start, pipeline.grid))

@@ -78,7 +78,7 @@ def _restore_corrected(testbed: Testbed, altered: AlteredInput) -> Violation | N
     empty = _versions(testbed)
     works, before = testbed.run(root=altered.root), testbed.fingerprints()
     if not testbed.job.restates:
-        problem = _expect_refusal(testbed, testbed.run(restate=True), CannotRestate.code, before)
+        problem = expect_refusal(testbed, testbed.run(restate=True), CannotRestate.code, before)
         if problem:
             return prefix_story(problem, "and restated, which must be refused")
     works += testbed.run(restore=empty)
@@ -348,7 +348,7 @@ def _refuse_renamed(testbed: Testbed, done: int, name: Mapping[str, Any]) -> Vio
     testbed.reset()
     testbed.run(spans=testbed.job.spans[:done])
     before = testbed.fingerprints()
-    if problem := _expect_refusal(testbed, testbed.run(**name), RenamedPipeline.code, before):
+    if problem := expect_refusal(testbed, testbed.run(**name), RenamedPipeline.code, before):
         return prefix_story(problem, "and run, which must be refused")
     return testbed.judge(testbed.run(**_new_name(testbed, formerly=True)))
 
@@ -368,7 +368,7 @@ def _correct_renamed(testbed: Testbed, altered: AlteredInput) -> Violation | Non
     return testbed.judge([*testbed.run(**_redo(testbed), **name), *testbed.run(**name)])
 
 
-def _expect_refusal(testbed: Testbed, works: Works, code: str, before: Mapping[str, Any]) -> Violation | None:
+def expect_refusal(testbed: Testbed, works: Works, code: str, before: Mapping[str, Any]) -> Violation | None:
     """Return a violation unless works were refused with a code, and nothing was written."""
     for work in works:
         if work.get("code") != code:

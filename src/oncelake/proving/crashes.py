@@ -94,10 +94,11 @@ def crashes(testbed: Testbed, recording: Recording) -> Iterator[Case]:
     """Recover every distinct state that a kill after some call would leave."""
     for image in recording.distinct:
         name = f"crash:{recording.names[image.number]}"
-        yield Case(name, "crash", recording.describe_crash(image), partial(_recover, testbed, image))
+        yield Case(name, "crash", recording.describe_crash(image), partial(recover, testbed, image))
 
 
-def _recover(testbed: Testbed, image: Image) -> Violation | None:
+def recover(testbed: Testbed, image: Image) -> Violation | None:
+    """Put the state of an image on disk, run the job, and judge the tables."""
     testbed.restore(image.tree)
     return testbed.judge(testbed.rerun())
 
@@ -113,7 +114,7 @@ def crashes_in_recovery(testbed: Testbed, recording: Recording) -> Iterator[Case
 def _crash_in_recovery(testbed: Testbed, image: Image, name: str) -> Violation | None:
     second = Recording(testbed.record(image.tree), testbed.folders)
     chosen = Random(name).choice(second.distinct)  # noqa: S311  the same case must be the same crash
-    found = _recover(testbed, chosen)
+    found = recover(testbed, chosen)
     return found and prefix_story(found, f"and again during recovery, {second.describe_crash(chosen)}")
 
 

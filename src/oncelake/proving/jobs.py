@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import partial, wraps
 from pathlib import Path
@@ -21,9 +21,11 @@ from oncelake.declare.pipelines import Pipeline
 from oncelake.errors import OncelakeError
 from oncelake.model import failpoints
 from oncelake.model.contracts import Pins, Read, Reading, Source
+from oncelake.model.streams import StreamSource
 from oncelake.model.work import COMMITTED, FAILED, Report
 from oncelake.proving.altered_project import alter_project
 from oncelake.proving.input_copies import copy_inputs
+from oncelake.proving.stream_input import with_stream_input
 from oncelake.proving.testbed import SECOND
 from oncelake.proving.worker_handle import wait_at_gate
 from oncelake.spark.session import with_settings
@@ -31,7 +33,7 @@ from oncelake.spark.session import with_settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from oncelake.operations.rebuild import Rebuild
 
@@ -87,6 +89,10 @@ class PipelineJob:
         if start := self.spec.get("start"):
             pipeline = replace(project.pipelines[self.name], start=datetime.fromisoformat(start))
             project.pipelines = {**project.pipelines, self.name: pipeline}
+        if fields := self.spec.get("stream"):
+            pipeline = with_stream_input(project.pipelines[self.name], fields)
+            project.pipelines = {**project.pipelines, self.name: pipeline}
+        project = alter_project(project, self.name, {"inputs": self.spec.get("inputs")})
         project.settings = replace(project.settings, lock_timeout=self.spec["lock_timeout"])
         return project
 
@@ -169,7 +175,7 @@ class PipelineJob:
         )
         pipeline = project.pipelines[self.name]
         if number := request.get("scatter"):
-            reads = {key: _RepartitionedSource(source, number) for key, source in pipeline.reads.items()}
+            reads = {key: _repartitioned(source, number) for key, source in pipeline.reads.items()}
             pipeline = replace(pipeline, reads=reads)
         if request.get("second"):
             pipeline = _with_second_targets(pipeline)
@@ -194,6 +200,20 @@ class _RepartitionedSource:
     def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
         read = self.source.read(session, reading, pins)
         return lambda slice_: read(slice_).repartition(self.number)
+
+
+def _repartitioned(source: Source, number: int) -> Source:
+    """Return the source with its rows in other tasks; of a stream, the rows of each batch."""
+    if not isinstance(source, StreamSource):
+        return _RepartitionedSource(source, number)
+    declared: Any = type(source)
+
+    class Repartitioned(declared):  # type: ignore[misc]
+        def decode(self, frame: DataFrame) -> DataFrame:
+            rows: DataFrame = super().decode(frame)
+            return rows.repartition(number)
+
+    return Repartitioned(**{field.name: getattr(source, field.name) for field in fields(declared)})
 
 
 def _redeclared(project: once.Project, name: str, pipeline: Pipeline) -> once.Project:

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Self
 import oncelake as once
 from oncelake.errors import UsageError
 from oncelake.planning.plan import select_pipelines
-from oncelake.proving import changed_world, crashes, scenarios, surroundings
+from oncelake.proving import changed_world, checkpoints, crashes, scenarios, surroundings
 from oncelake.proving.calls import compiler, library
 from oncelake.proving.cases import Case, sample_evenly
 from oncelake.proving.crashes import Recording
 from oncelake.proving.preparing import prepare_pipeline, prepare_script, spark_environment
-from oncelake.proving.testbed import Testbed
+from oncelake.proving.testbed import JobSpec, Testbed
 from oncelake.proving.verdict import Count, Verdict, Violation
 from oncelake.proving.worker_handle import WorkerHandle, WorkerSetting
 
@@ -40,6 +40,7 @@ CHANGED_WORLD = ("corrected", "restored", "second_target", "renamed", "other_tim
 SCENARIOS = (
     "clean",
     "twice",
+    "checkpoint",
     "order",
     "combine_intervals",
     "restate",
@@ -100,7 +101,7 @@ class Prover:
         self.level = choose_level(level)
         self._open = ExitStack()
         self._proofs = 0
-        self._main: WorkerHandle | None = None
+        self._workers: dict[str, WorkerHandle] = {}
 
     def __enter__(self) -> Self:
         self.sandbox = self._open.enter_context(sandbox())
@@ -120,10 +121,17 @@ class Prover:
         select_pipelines(opened.pipelines, [name])
         self._proofs += 1
         folder = self.sandbox / str(self._proofs)
-        job, folders = prepare_pipeline(opened, name, span, effort.exclude, folder)
-        setting = WorkerSetting(folder, self.level)
-        self._main = self._main or self._open.enter_context(closing(WorkerHandle(setting)))
-        return _prove(Testbed(job, folders, self._main, setting), effort, started, on_case)
+        with ExitStack() as lasting:
+            job, folders = prepare_pipeline(opened, name, span, effort.exclude, folder, lasting)
+            setting = WorkerSetting(folder, self.level)
+            return _prove(Testbed(job, folders, self._worker(job, setting), setting), effort, started, on_case)
+
+    def _worker(self, job: JobSpec, setting: WorkerSetting) -> WorkerHandle:
+        """Return the warm worker. The JVM of one that has proven other pipelines lacks the jars that read Kafka."""
+        kind = "kafka" if "servers" in job.spec.get("stream", {}) else "plain"
+        if kind not in self._workers:
+            self._workers[kind] = self._open.enter_context(closing(WorkerHandle(setting)))
+        return self._workers[kind]
 
 
 def prove_script(
@@ -156,10 +164,11 @@ def _try_all(testbed: Testbed, effort: Effort, started: float, on_case: OnCase) 
     level, selected = testbed.setting.level, set(effort.scenarios or SCENARIOS)
     if unknown := selected - set(SCENARIOS):
         raise UsageError(message=f"there is no scenario {min(unknown)!r}; the scenarios are {', '.join(SCENARIOS)}")
-    images = testbed.record(testbed.start) if level == "calls" and selected & set(RECORDED) else []
+    offered = selected - set(testbed.job.not_tried)
+    images = testbed.record(testbed.start) if level == "calls" and offered & {*RECORDED, "checkpoint"} else []
     recording = Recording(images, testbed.folders)
     random = Random(effort.seed)  # noqa: S311  a proof must be repeatable
-    cases = {n: list(found) for n, found in _cases(testbed, recording, effort, random).items() if n in selected}
+    cases = {n: list(found) for n, found in _cases(testbed, recording, effort, random).items() if n in offered}
     tried, violation = _try(_select_cases(cases, effort, random), effort, started, on_case)
     return Verdict(
         job=testbed.job.name,
@@ -175,6 +184,7 @@ def _try_all(testbed: Testbed, effort: Effort, started: float, on_case: OnCase) 
         reproduce=_command(testbed, effort, violation),
         violation=violation,
         excluded=testbed.job.exclude,
+        not_tried={name: why for name, why in testbed.job.not_tried.items() if name in selected},
     )
 
 
@@ -183,6 +193,7 @@ def _cases(testbed: Testbed, recording: Recording, effort: Effort, random: Rando
     return {
         "clean": scenarios.clean_runs(testbed),
         "twice": scenarios.twice(testbed),
+        "checkpoint": checkpoints.checkpoints(testbed, recording),
         "order": scenarios.orders(testbed, random),
         "combine_intervals": scenarios.combine_intervals(testbed),
         "restate": scenarios.restatements(testbed),

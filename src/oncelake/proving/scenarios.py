@@ -176,7 +176,6 @@ def layouts(testbed: Testbed) -> Iterator[Case]:
 
 def readers(testbed: Testbed) -> Iterator[Case]:
     """Check every version that a reader could have seen: each must be the table before or after a whole work."""
-    # How many batches a run takes is not known here, so the tables between two of them are not known either.
     if not testbed.job.by_batch:
         yield Case("reader", "reader", "read between two commits", partial(_check_versions, testbed))
 

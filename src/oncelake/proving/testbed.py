@@ -44,7 +44,8 @@ class JobSpec:
     meets another run, or what that left behind, may fail if it reports so and the next run succeeds. `redoes`: changed
     inputs alone make it run again. `ordered`: its works must run in their order. `threads`: it may run concurrently in one
     process. `early` creates a project root that lacks part of its files, `altered` roots with other input. `second`: the
-    paths of the tables that it would write as second targets. `by_batch`: it is driven by arrivals.
+    paths of the tables that it would write as second targets. `by_batch`: it is driven by arrivals or by a stream.
+    `not_tried`: scenarios that say nothing of it, and why.
     """
 
     spec: Mapping[str, Any]
@@ -65,6 +66,8 @@ class JobSpec:
     ordered: bool = False
     altered: Callable[[], Iterable[Path]] = tuple
     by_batch: bool = False
+    is_stream: bool = False
+    not_tried: Mapping[str, str] = field(default_factory=dict)
     second: Mapping[str, Path] = field(default_factory=dict)
 
     @property

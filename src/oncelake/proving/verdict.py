@@ -58,6 +58,8 @@ class Verdict:
     reproduce: str
     violation: Violation | None = None
     excluded: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # Scenarios that say nothing of this job, and why.
+    not_tried: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -90,6 +92,7 @@ class Verdict:
             "races": self._tried("race"),
             "images_confirmed": self.confirmed,
             "cases": {name: vars(count) for name, count in self.counts.items()},
+            "not_tried": dict(self.not_tried),
             "sampled": self.sampled,
             "fingerprints": dict(self.fingerprints),
             "excluded": {table: list(columns) for table, columns in self.excluded.items()},

@@ -10,7 +10,7 @@ from typing import Any
 
 from oncelake.declare.code_fingerprint import pipeline_fingerprint
 from oncelake.declare.pipelines import Pipeline
-from oncelake.delta.conflicts import ErrorKind, TableChanged, classify, one_line
+from oncelake.delta.conflicts import ErrorKind, TableChanged, classify, is_lost_server, one_line
 from oncelake.errors import (
     DeltaMissing,
     MachineFailed,
@@ -18,6 +18,7 @@ from oncelake.errors import (
     OvertakenInputGone,
     PartlyDone,
     PinnedInputGone,
+    ServerLost,
     SourceChanged,
     SparkLost,
     WriteFailed,
@@ -54,7 +55,8 @@ def attempt(pipeline: Pipeline, works: Sequence[Work], context: RunContext) -> l
         except Exception as error:
             if classify(error) is not ErrorKind.LOST_JVM or not context.restart():
                 raise
-            context.warn(f"Spark's JVM died at {pipeline.name} {works[0].slice}; it was started again")
+            lost = "the Spark Connect server did not answer" if is_lost_server(error) else "Spark's JVM died"
+            context.warn(f"{lost} at {pipeline.name} {works[0].slice}; there is a new session")
             result = trying.commit()
         if isinstance(result, SplitRange):
             return result
@@ -183,15 +185,22 @@ class _Attempt:
         return PinnedInputGone(target=work.target, problem=problem, **facts)
 
     def _write_all(self, left: Sequence[Work], pins: Pins, session: Any) -> SplitRange | None:
+        batch: CountedRead | None = None
         try:
             reads = open_reads(self.pipeline, session, self._reading(), pins)
-            parts = call_transform(self.pipeline, session, self._reading(), reads)
             counted: list[Any] = [read for read in reads.values() if isinstance(read, CountedRead)]
             batch = counted[0] if counted else None
+            parts = call_transform(self.pipeline, session, self._reading(), reads)
             for work in left:
                 self.outcomes[work.target] = self._write(work, parts[work.target], pins, batch)
+            for note in batch.notes() if batch else ():
+                self.context.warn(note)
         except SchemasDiffer:
             return SplitRange()
+        except Exception as error:
+            if batch is not None and batch.read_again(error):
+                raise TableChanged(one_line(error)) from error
+            raise
         return None
 
     def _write(self, work: Work, parts: Sequence[SliceFrame], pins: Pins, batch: CountedRead | None) -> Outcome:
@@ -215,17 +224,16 @@ class _Attempt:
 
     def _verify(self, pins: Pins) -> Callable[[], None] | None:
         """Return what compares the inputs with their pins after the read; None if no input can change."""
-        unversioned = {name: source for name, source in self.pipeline.reads.items() if not source.versioned}
+        unversioned = {
+            name: source
+            for name, source in self.pipeline.reads.items()
+            # The read of a batch compares its files itself, once it has read them.
+            if not source.versioned and not isinstance(source, ArrivalSource)
+        }
 
         def verify() -> None:
             for name, source in unversioned.items():
-                try:
-                    source.verify(self._reading(), pins[name])
-                except SourceChanged as error:
-                    if isinstance(source, ArrivalSource):
-                        # The next try leaves the file for a later batch.
-                        raise TableChanged(one_line(error)) from error
-                    raise
+                source.verify(self._reading(), pins[name])
 
         return verify if unversioned else None
 
@@ -265,6 +273,8 @@ def _error_for(error: Exception, work: Work) -> OncelakeError:
     """Return the error of ours that an exception means for a work."""
     kind, facts = classify(error), {"target": work.target, "pipeline": work.pipeline}
     if kind is ErrorKind.LOST_JVM:
+        if is_lost_server(error):
+            return ServerLost(problem=one_line(error), **facts)
         return SparkLost(problem=one_line(error), log=log_folder(), **facts)
     if isinstance(error, OncelakeError):
         return error

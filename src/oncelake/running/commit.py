@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from oncelake.delta.conflicts import ErrorKind, TableChanged, classify, one_line
@@ -22,8 +23,9 @@ from oncelake.model.contracts import Log, Pattern, Stamp, Table, Writing
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Grid
 from oncelake.model.markers import Marker, reapply_app_id
+from oncelake.model.slices import count_cells
 from oncelake.model.work import Outcome, Work
-from oncelake.running.commit_state import commit_state
+from oncelake.running.commit_state import commit_state, state_in
 from oncelake.running.context import RunContext
 from oncelake.running.invocation import find_invocation
 from oncelake.storage.lock import Busy
@@ -178,7 +180,21 @@ def make_writing(work: Work, facts: Mapping[str, Any], context: RunContext, decl
     }
     marker = reapply_marker(work.marker, log) if log else work.marker
     stamp = Stamp(marker, json.dumps({"oncelake": {**facts, **project, **known}}, separators=(",", ":")))
-    return Writing(work, table, stamp, facts["attempt"], declared.grid, declared.where, internal)
+    writing = Writing(work, table, stamp, facts["attempt"], declared.grid, declared.where, internal)
+    if table.exclusive:
+        return writing
+    if log is not None:
+        # The log may be newer than the look before: `as_of` must not name a version in which another runner did this work.
+        _refuse_done(work, log)
+    is_range = count_cells(work.slice, declared.grid) > 1
+    return replace(writing, fence=partial(_refuse_done, work, partly=True)) if is_range else writing
+
+
+def _refuse_done(work: Work, log: Log, partly: bool = False) -> None:
+    """Raise TableChanged if a log says that a work is done, or a part of it."""
+    state = state_in(work, log)
+    if state.done or (partly and state.partly):
+        raise TableChanged(f"another runner committed {work.slice} or a part of it")
 
 
 def reapply_marker(marker: Marker, log: Log) -> Marker:

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.tables import Lake
 from oncelake.model.contracts import Listener
 from oncelake.model.events import Event, Warned
+from oncelake.model.work import Outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +41,8 @@ class RunContext:
     # Targets that become known to the session's catalog: all, or these; and those that this run has registered.
     register: bool | tuple[str, ...] = False
     registered: set[str] = field(default_factory=set, repr=False, compare=False)
+    # Take in what is available now of a stream; it is set where pipelines are run, because streams are above this layer.
+    drain: Callable[[Pipeline, RunContext], list[Outcome]] | None = None
     # Listeners that have failed in this run: reported once.
     failing: set[int] = field(default_factory=set, repr=False, compare=False)
 

@@ -11,13 +11,17 @@ from itertools import groupby
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.catalog import register
 from oncelake.delta.compaction import compact_if_due
+from oncelake.delta.conflicts import one_line
+from oncelake.delta.lake_session import fences_ranges
 from oncelake.errors import TableBusy
 from oncelake.model.contracts import RangeWriter
 from oncelake.model.events import RunEnded, RunPlanned, WorkEnded, WorkStarted
 from oncelake.model.failpoints import failpoint
+from oncelake.model.intervals import Interval
+from oncelake.model.slices import count_cells
 from oncelake.model.work import ALREADY_DONE, COMMITTED, Outcome, Plan, Planned, Report, Work
 from oncelake.running.attempt import SplitRange, attempt, failure_of
-from oncelake.running.bisect import halve, split_by_upstream
+from oncelake.running.bisect import halve, restrict, split_by_upstream
 from oncelake.running.commit import Claim, hold
 from oncelake.running.commit_state import CommitState, commit_state
 from oncelake.running.context import RunContext
@@ -80,8 +84,8 @@ def _groups(plan: Plan, pipelines: Mapping[str, Pipeline], context: RunContext) 
     """Yield the slices of a plan in their order: one by one, or as many concurrently as was asked for and do not conflict."""
     for name, works in groupby(plan.works, key=lambda item: item.work.pipeline):
         slices = [list(group) for _, group in groupby(works, key=lambda item: item.work.slice)]
-        to_run = any(items[0].action == "run" for items in slices)
-        if context.jobs > 1 and to_run and _concurrent(pipelines[name], context):
+        to_run = [items for items in slices if items[0].action == "run"]
+        if context.jobs > 1 and to_run and _concurrent(pipelines[name], to_run, context):
             yield from packed(slices, context.jobs, parallel_bytes(context.session()))
         else:
             yield from ([items] for items in slices)
@@ -102,8 +106,11 @@ def packed(slices: list[list[Planned]], jobs: int, room: float) -> Iterator[list
         yield group
 
 
-def _concurrent(pipeline: Pipeline, context: RunContext) -> bool:
-    """Return whether the slices of a pipeline lie in partitions of their own; else they only conflict with each other."""
+def _concurrent(pipeline: Pipeline, slices: list[list[Planned]], context: RunContext) -> bool:
+    """Return whether the slices of a pipeline lie in partitions of their own; else they only conflict with each other.
+
+    Ranges do too, where no lock is exclusive: the commit of each must directly follow the version it was decided from.
+    """
     partitioned = all(
         isinstance(pattern, RangeWriter) and pattern.partitioned_by_time(context.lake.table(pattern.target).last_log())
         for pattern in pipeline.writes
@@ -112,7 +119,9 @@ def _concurrent(pipeline: Pipeline, context: RunContext) -> bool:
         context.warn(
             f"{pipeline.name}: one slice after another, because its tables are not partitioned by the interval"
         )
-    return partitioned
+    exclusive = all(context.lake.table(pattern.target).exclusive for pattern in pipeline.writes)
+    ranges = any(count_cells(items[0].work.slice, pipeline.grid) > 1 for items in slices)
+    return partitioned and (exclusive or not ranges)
 
 
 def _run_slices(
@@ -155,6 +164,9 @@ def run_slice(pipeline: Pipeline, items: list[Planned], earlier: list[Outcome], 
             skipped = [item for item in items if item.action == "skip" and item.target not in targets]
             outcomes += _ended([_skipped(item, context) for item in skipped], context, attempted=False)
             outcomes += _ended([failure_of(work, blocked) for work in works], context, attempted=False)
+        elif pipeline.stream is not None:
+            assert context.drain is not None
+            outcomes += context.drain(pipeline, context)
         else:
             outcomes += _attempt_bisecting(pipeline, works, context)
     return outcomes
@@ -163,7 +175,7 @@ def run_slice(pipeline: Pipeline, items: list[Planned], earlier: list[Outcome], 
 def _attempt_bisecting(pipeline: Pipeline, works: list[Work], context: RunContext) -> list[Outcome]:
     """Attempt the works of a slice. A range that fails is halved until what cannot be done is alone."""
     ended: list[Outcome] = []
-    waiting = [works]
+    waiting = _cut_unless_fenced(pipeline, works, context)
     while waiting:
         current = waiting.pop(0)
         context.notify(WorkStarted(context.run, tuple(current)))
@@ -178,6 +190,22 @@ def _attempt_bisecting(pipeline: Pipeline, works: list[Work], context: RunContex
         waiting = parts + waiting
     _keep_up(pipeline, ended, context)
     return ended
+
+
+def _cut_unless_fenced(pipeline: Pipeline, works: list[Work], context: RunContext) -> list[list[Work]]:
+    """Return the works of a slice; of a range, interval by interval, if another driver could restate one of them unseen."""
+    slice_, tables = works[0].slice, [context.lake.table(work.target) for work in works]
+    if count_cells(slice_, pipeline.grid) == 1 or all(table.exclusive for table in tables):
+        return [works]
+    try:
+        if fences_ranges(context.lake.path, context.session()):
+            return [works]
+    except Exception as error:  # noqa: BLE001  the attempt meets the same fault, and reports it or starts Spark again
+        context.warn(f"{pipeline.name}: interval by interval, because the session does not answer: {one_line(error)}")
+    assert pipeline.grid is not None
+    assert isinstance(slice_, Interval)
+    cells = pipeline.grid.cells(slice_.start, slice_.end)
+    return [[restrict(work, cell, pipeline) for work in works] for cell in cells]
 
 
 def _keep_up(pipeline: Pipeline, outcomes: list[Outcome], context: RunContext) -> None:

@@ -40,7 +40,7 @@ def rowwise(
     if not hasattr(rows, "_jdf") or not is_scan(str(_analyzed(rows).toString())):  # Spark Connect shows no plan
         return None
     tag = uuid.uuid4().hex
-    tagged = rows.where(f"'{tag}' = '{tag}'")
+    tagged = tag_rows(rows, tag)
     with watch_jobs(session) as jobs:
         results = transform(tagged)
     if jobs.ran or not all(_is_safe(frame, tag) for frame in results.values()):
@@ -51,6 +51,18 @@ def rowwise(
     except AnalysisException:
         return None
     return results, tagged[time]
+
+
+def tag_rows(rows: DataFrame, tag: str) -> DataFrame:
+    """Return the rows with a tag in their plan, by which `keeps_rows` finds them."""
+    return rows.where(f"'{tag}' = '{tag}'")
+
+
+def keeps_rows(frame: DataFrame, tag: str) -> bool:
+    """Return whether a frame has one row for every tagged row, because it is certain that they are only projected."""
+    plan = str(_analyzed(frame).toString())
+    above = plan.partition(tag)[0].splitlines()[:-1]
+    return is_rowwise(plan, tag) and all(line.lstrip(" :+-").startswith("Project ") for line in above)
 
 
 def is_scan(plan: str) -> bool:

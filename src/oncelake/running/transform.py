@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
@@ -122,7 +123,7 @@ def _call(pipeline: Pipeline, frames: Mapping[str, DataFrame], slice_: Slice) ->
 
 def _raised_at(error: Exception, pipeline: Pipeline) -> str:
     """Return the line of the user's file that raised, or the place of the declaration."""
-    file = getattr(getattr(pipeline.function, "__code__", None), "co_filename", None)
+    file = getattr(getattr(inspect.unwrap(pipeline.function), "__code__", None), "co_filename", None)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f"{display_path(file)}:{lines[-1]}" if file and lines else pipeline.where
 

@@ -8,10 +8,13 @@ from typing import Any, Unpack
 
 from oncelake.errors import BadDeclaration
 from oncelake.model.contracts import Source
+from oncelake.model.names import refuse_credentials
 from oncelake.model.source_location import declared_at
 from oncelake.sources.arrivals.arriving import ArrivingFiles
 from oncelake.sources.arrivals.declaration import ArrivalOptions, format_of, parse_arrivals
+from oncelake.sources.changes import changes
 from oncelake.sources.files import FORMATS, FilesSource, parse_files
+from oncelake.sources.kafka import kafka
 from oncelake.sources.tables import table
 
 
@@ -54,6 +57,7 @@ def files(
     numbered batches. `format` may also be orc, text, binary or avro. For the options of arrivals, see `ArrivalOptions`.
     """
     try:
+        refuse_credentials(str(path))
         kind = format or format_of(path)
         whole = parse_files(path, kind, schema, missing, options)
         if whole.by_interval:
@@ -67,6 +71,6 @@ def files(
     return DeclaredFiles(arriving, whole if kind in FORMATS else None, arrivals.get("arrives"))
 
 
-SOURCES: dict[str, Callable[..., Any]] = {"table": table, "files": files}
+SOURCES: dict[str, Callable[..., Any]] = {"table": table, "files": files, "kafka": kafka, "changes": changes}
 
-__all__ = ["SOURCES", "files", "table"]
+__all__ = ["SOURCES", "changes", "files", "kafka", "table"]

@@ -45,11 +45,11 @@ def find_column(frame: DataFrame, name: str, origin: FrameOrigin) -> tuple[str, 
     )
 
 
-def fail_unless(frame: DataFrame, condition: Column) -> DataFrame:
+def fail_unless(frame: DataFrame, condition: Column, message: str = WRONG_INTERVAL) -> DataFrame:
     """Return the frame with a check that fails its computation if a row does not meet the condition."""
     from pyspark.sql import functions as F
 
-    failure = F.raise_error(F.lit(WRONG_INTERVAL)).cast("boolean")
+    failure = F.raise_error(F.lit(message)).cast("boolean")
     return frame.where(F.when(condition, F.lit(True)).otherwise(failure))
 
 

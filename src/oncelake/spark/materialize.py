@@ -20,3 +20,8 @@ def materialize(frame: DataFrame, eager: bool = True) -> DataFrame:
     if frame.sparkSession.conf.get(_FOLDER, None):
         return frame.checkpoint()
     return frame.localCheckpoint(eager)
+
+
+def run_plan(frame: DataFrame) -> None:
+    """Compute a frame and keep nothing of it: a query that keeps state goes on only if the plan of each batch has run."""
+    frame.write.format("noop").mode("overwrite").save()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from oncelake.declare.settings import LOCK_TIMEOUT
@@ -25,6 +25,7 @@ from oncelake.model.source_location import declared_at
 from oncelake.model.work import COMMITTED, Outcome, Work
 from oncelake.running.commit import write_work
 from oncelake.running.context import RunContext
+from oncelake.spark.materialize import run_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,6 +50,8 @@ class MicroBatch:
     number: int
     context: RunContext
     declared: _Declared
+    # What came of the writes of the batch.
+    outcomes: list[str] = field(default_factory=list, repr=False, compare=False)
 
     def write(self, frame: DataFrame, pattern: Pattern) -> Outcome:
         """Write a frame of the batch exactly once; if it is written already, say so and skip it."""
@@ -61,6 +64,7 @@ class MicroBatch:
         _refuse_other_checkpoint(self, pattern.target, log)
         work = Work(self.name, pattern.target, slice_, 1, pattern.marker(self.name, slice_, 1))
         outcome = write_work(work, lambda: frame, pattern, table, self.context, self.declared)
+        self.outcomes.append(outcome.outcome)
         if outcome.outcome == COMMITTED and pattern.compacts:
             compact_if_due(table, self.context.session, warnings.warn)
         return outcome
@@ -100,6 +104,10 @@ def each_batch(
         batch = MicroBatch(name, _query_id(frame, where), int(number), context, _Declared(where))
         if not names or not all(batch.is_done(target) for target in names):
             function(frame, batch)
+            if not batch.outcomes or COMMITTED in batch.outcomes:
+                return
+        # Nothing has read the frame: a query that keeps state would stay at the batch before.
+        run_plan(frame)
 
     return guarded
 

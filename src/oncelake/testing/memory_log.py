@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oncelake.model.coverage import Coverage, resolve_overlaps
-from oncelake.model.markers import RESTATE_PREFIX, Marker, app_id, writer_of
+from oncelake.model.markers import RESTATE_PREFIX, Marker, app_id, streams_of, writer_of
 from oncelake.model.slices import Whole
 from oncelake.model.work import Commit, Rows
 
@@ -62,6 +62,10 @@ class MemoryLog:
     def recent_facts(self, app_ids: Iterable[str]) -> dict[str, Mapping[str, Any] | None]:
         """Return the facts of works; None for a work whose commit is gone."""
         return {name: self.commits[name].facts if name in self.commits else None for name in app_ids}
+
+    def streams(self, pipelines: Iterable[str], target: str) -> dict[str, int]:
+        """Return the streams of pipelines, by some names, that wrote batches here: the last batch of each."""
+        return streams_of(self.markers, pipelines, target)
 
     def writers(self) -> set[tuple[str, str]]:
         """Return the pipelines that have markers here, each with the name of the target in its markers."""

@@ -1,0 +1,147 @@
+"""`once.changes`: a Delta table as a stream: the rows that are appended to it, or its change feed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from oncelake.delta.tables import delta_log, require_log
+from oncelake.errors import BadDeclaration, OncelakeError
+from oncelake.model.contracts import Pattern, Pins, Read, Reading, SourceStats
+from oncelake.model.intervals import Grid
+from oncelake.model.names import table_name_problem
+from oncelake.model.source_location import declared_at
+from oncelake.model.streams import REASON, Beginning, Lag
+from oncelake.spark.sql import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FEED = "delta.enableChangeDataFeed"
+
+
+def changes(
+    name: str, *, feed: bool | None = None, max_files: int | None = None, max_bytes: str | None = None
+) -> ChangesSource:
+    """Read a table as a stream: each row once, in the order of the table's commits.
+
+    If the pipelines that write the table only append, the frame has its rows. Otherwise it is read by its change feed,
+    which is switched on where it is not: rows have `_change_type` ("insert", "update_preimage", "update_postimage" or
+    "delete"), `_commit_version` and `_commit_timestamp`, as `merge(…, cdc="delta")` takes them. `feed=True` or `feed=False` says which; a commit that changes or removes rows
+    of a table that is read by its appended rows stops the stream. `max_files` and `max_bytes` bound a batch.
+    """
+    if problem := table_name_problem(name):
+        raise BadDeclaration(where=declared_at(), problem=problem)
+    if max_files is not None and (isinstance(max_files, bool) or not isinstance(max_files, int) or max_files < 1):
+        raise BadDeclaration(
+            where=declared_at(), problem=f"max_files={max_files!r} is not a number of files, at least 1"
+        )
+    return ChangesSource(name, feed, max_files, max_bytes)
+
+
+@dataclass(frozen=True)
+class ChangesSource:
+    """A table that is read as a stream."""
+
+    name: str
+    feed: bool | None = None
+    max_files: int | None = None
+    max_bytes: str | None = None
+    # Why it is read by its appended rows or by its change feed.
+    why: str = "declared"
+
+    by_interval = False
+    time = None
+    versioned = True
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The table itself."""
+        return (self.name,)
+
+    @property
+    def stream_identity(self) -> Mapping[str, Any]:
+        """The table, and how it is read."""
+        return {"changes": self.name, "feed": bool(self.feed)}
+
+    def follow(self, writers: Iterable[Pattern]) -> ChangesSource:
+        """Return the source as it is read behind these patterns: by the change feed unless all of them append."""
+        kinds = sorted({pattern.kind for pattern in writers if pattern.target == self.name})
+        if self.feed is not None or not kinds:
+            return self
+        feed = kinds != ["append"]
+        how = f"{self.name} is written by {', '.join(kinds)}"
+        return replace(self, feed=feed, why=f"{how}, so its {'change feed is' if feed else 'appended rows are'} read")
+
+    def problem(self, grid: Grid | None) -> str | None:
+        """Refuse intervals: changes drive their pipeline."""
+        return f"changes of {self.name} are a stream, which does not go with every=" if grid is not None else None
+
+    def pin(self, reading: Reading) -> Pins:
+        """Refuse: what a batch reads is in its checkpoint."""
+        raise NotImplementedError(reading.where)
+
+    def stats(self, reading: Reading) -> SourceStats:
+        """Refuse: there are no intervals to ask for."""
+        raise NotImplementedError(reading.where)
+
+    def verify(self, reading: Reading, pins: Pins) -> None:
+        """Do nothing: a version of a Delta table never changes."""
+
+    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
+        """Refuse: a stream is read by its query."""
+        raise NotImplementedError(reading.where)
+
+    def open_stream(self, session: SparkSession, reading: Reading) -> DataFrame:
+        """Return the stream of rows or of changes. Commits that it would have to leave out fail the batch."""
+        table = reading.lake.table(self.name)
+        log = require_log(table)
+        options = {"maxFilesPerTrigger": self.max_files, "maxBytesPerTrigger": self.max_bytes}
+        chosen = {name: str(value) for name, value in options.items() if value is not None}
+        if self.feed:
+            if dict(log.metadata.get("configuration") or {}).get(FEED) != "true":
+                session.sql(f"ALTER TABLE delta.{identifier(table.path)} SET TBLPROPERTIES ('{FEED}' = 'true')")
+            chosen["readChangeFeed"] = "true"
+        return session.readStream.format("delta").options(**chosen).load(table.path)
+
+    def decode(self, frame: DataFrame) -> DataFrame:
+        """Return the rows, or the changes: every row of a table can be read."""
+        from pyspark.sql import functions as F
+
+        return frame.withColumn(REASON, F.lit(None).cast("string"))
+
+    def raw(self, decoded: DataFrame) -> DataFrame:
+        """Return no rows: every row of a table can be read."""
+        from pyspark.sql import functions as F
+
+        none = {"file": "string", "line": "long", "offset": "long", "raw": "binary", "reason": "string"}
+        return decoded.select(*(F.lit(None).cast(kind).alias(name) for name, kind in none.items())).limit(0)
+
+    def lag(self, reading: Reading, offset: str | None) -> Lag:
+        """Return how many versions of the table a position is behind."""
+        try:
+            log = delta_log(reading.lake.table(self.name))
+        except OncelakeError:
+            return Lag(None, "versions")
+        if log is None:
+            return Lag(0, "versions")
+        position = json.loads(offset) if offset else None
+        if position is None:
+            return Lag(log.version + 1, "versions")
+        if position.get("reservoirId") != log.metadata.get("id"):
+            return Lag(None, "versions", f"{self.name} was dropped and created again")
+        first = int(position["reservoirVersion"])
+        # An index within a version: the rest of it waits.
+        begun = position.get("isStartingVersion") or int(position.get("index", -1)) >= 0
+        return Lag(max(log.version + 1 - first, int(bool(begun))), "versions")
+
+    def beginning(self, reading: Reading, first: str | None) -> Beginning:  # noqa: ARG002  the contract
+        """Return the beginning: the rows of the table as it is now, and what is written after that."""
+        return Beginning()
+
+    def notes(self, reading: Reading) -> list[str]:  # noqa: ARG002  the contract
+        """Return how the table is read, and why."""
+        how = "its change feed" if self.feed else "its appended rows"
+        return [self.why if self.why != "declared" else f"{self.name} is read by {how}"]

@@ -1,0 +1,54 @@
+"""What the end of a query means: the errors of Spark, Kafka and Delta that a user meets, in our words."""
+
+from __future__ import annotations
+
+import re
+
+from oncelake.declare.pipelines import Pipeline
+from oncelake.delta.conflicts import ErrorKind, classify, one_line
+from oncelake.errors import MessagesLost, OncelakeError, SparkLost, StreamChanged, StreamFailed, UpstreamRewritten
+from oncelake.spark.session import log_folder
+
+_LOST = re.compile(r"KAFKA_DATA_LOSS|failOnDataLoss|OffsetOutOfRange|data may have been lost", re.IGNORECASE)
+_REWRITTEN = re.compile(
+    r"DELTA_SOURCE_(TABLE_)?IGNORE_(CHANGES|DELETE)|differs from|DIFFERENT_DELTA_TABLE_READ_BY_STREAMING"
+)
+_STATE = re.compile(r"STATE_STORE_\w*SCHEMA_NOT_COMPATIBLE|STATEFUL_OPERATOR_NOT_MATCH|STATE_SCHEMA", re.IGNORECASE)
+_NO_KAFKA = re.compile(r"Failed to find (the )?data source: kafka", re.IGNORECASE)
+_WRAPPED = re.compile(r"terminated with exception: (.*?)(?: SQLSTATE: \w+)?$", re.DOTALL)
+
+
+def error_of_stream(error: Exception, pipeline: Pipeline) -> OncelakeError:
+    """Return the error of ours that ended a query."""
+    if isinstance(error, OncelakeError):
+        return error
+    facts = {"pipeline": pipeline.name, "where": pipeline.where}
+    if classify(error) is ErrorKind.LOST_JVM:
+        return SparkLost(problem=one_line(error), log=log_folder(), target=pipeline.writes[0].target, **facts)
+    return known_failure(error, **facts) or StreamFailed(problem=_problem(error), **facts)
+
+
+def known_failure(error: Exception, pipeline: str, where: str) -> OncelakeError | None:
+    """Return the error of ours that an exception of a source or a state means; None if it may be anything."""
+    text, problem, facts = str(error), _problem(error), {"pipeline": pipeline, "where": where}
+    if _LOST.search(text):
+        return MessagesLost(problem=problem, **facts)
+    if _REWRITTEN.search(text):
+        return UpstreamRewritten(problem=problem, **facts)
+    if _STATE.search(text):
+        return StreamChanged(what="state", before="another shape", now=problem, **facts)
+    if _NO_KAFKA.search(text):
+        jars = "python -m oncelake.spark.prepare --kafka"
+        return StreamFailed(
+            problem=f"the session has no Kafka source: {jars}, and pass its jars to your session", **facts
+        )
+    return None
+
+
+def _problem(error: Exception) -> str:
+    """Return the first line of what a query was ended by, without Spark's account of the query."""
+    text = str(error).partition("\n=== Streaming Query ===")[0].strip()
+    wrapped = _WRAPPED.search(text)
+    if wrapped is None:
+        return one_line(error)
+    return wrapped[1].strip().splitlines()[0]
