@@ -116,3 +116,12 @@ def place(tmp_path_factory):
     made = started(PLACE, tmp_path_factory.mktemp(PLACE))
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory):
+    """A Kafka broker of this test process, started for the first test that needs one. Take a new topic for each test."""
+    from support.kafka import started_kafka
+
+    with started_kafka(tmp_path_factory.mktemp("kafka")) as started:
+        yield started

@@ -14,18 +14,26 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from oncelake.proving.proof import Prover  # noqa: E402
+from support.kafka import started_kafka  # noqa: E402
 from support.lakes import DAYS, orders_project, table_project  # noqa: E402
+from support.streams import kafka_source, orders, write_project  # noqa: E402
 from support.variants import VARIANTS  # noqa: E402
 
 RESULT = ROOT / "bench" / "results" / "proof.json"
 EFFORT = {"kills": 6, "faults": 30, "recoveries": 10, "zombies": 2, "lost_jvms": 6, "threads": (2, 4, 8)}
 OF_TABLES = ("other_time", "grid_changed")
+# A stream of three batches, by the name of its shape.
+STREAMS = {f"stream: {shape}": shape for shape in ("three", "state", "scd2")}
 
 
 def main(names):
     begun, documents = time.monotonic(), _known() if names else {}
     with Prover() as prover, tempfile.TemporaryDirectory() as folder:
-        for number, name in enumerate(names or VARIANTS):
+        for number, name in enumerate(names or [*VARIANTS, *STREAMS]):
+            if name in STREAMS:
+                documents[name] = _prove_stream(prover, Path(folder) / str(number), name)
+                _keep(documents)
+                continue
             effort = {"on_case": _told(name), "start": DAYS[0], "end": DAYS[2], **EFFORT}
             verdict = prover.prove(orders_project(Path(folder) / str(number), name), "orders", **effort)
             root = table_project(Path(folder) / f"{number}, from a table", name)
@@ -37,6 +45,18 @@ def main(names):
     totals = _totals(documents)
     print(json.dumps(totals, indent=2), f"{time.monotonic() - begun:.0f} s")
     return 3 if totals["violated"] else 0
+
+
+def _prove_stream(prover, root, name):
+    """Prove a stream of a topic on every state."""
+    with started_kafka(root / "kafka") as kafka:
+        topic = kafka.new_topic()
+        kafka.produce(topic, *orders(*range(6)))
+        write_project(root / "project", kafka_source(kafka, topic), STREAMS[name])
+        document = prover.prove(root / "project", "orders", on_case=_told(name), **EFFORT).document()
+    told = document["violation"]["story"] if document["violation"] else f"{document['states']} states"
+    print(f"\r{name}: {document['verdict']}, {told}, {document['seconds']:.0f} s", flush=True)
+    return document
 
 
 def _joined(document, other):
@@ -60,7 +80,7 @@ def _keep(documents):
 def _known():
     """The patterns proven before: those named now are proven again, the others stay as they are."""
     found = json.loads(RESULT.read_text())["patterns"] if RESULT.exists() else {}
-    return {name: document for name, document in found.items() if name in VARIANTS}
+    return {name: document for name, document in found.items() if name in VARIANTS or name in STREAMS}
 
 
 def _totals(documents):

@@ -12,6 +12,7 @@ import pytest
 
 import oncelake as once
 from oncelake.proving.calls import compiler
+from oncelake.spark.session import log_folder
 from support.lakes import DAYS, make_project, orders_project
 from support.processes import ONCELAKE
 
@@ -41,12 +42,22 @@ def orders(files):
 """
 
 
-def test_a_violation_is_a_story_in_every_form_and_can_be_excluded_by_name(tmp_path):
+STORAGE = """
+lake: lake
+pipelines: pipelines.py
+storage: {endpoint: "http://127.0.0.1:9", allow_http: true, access_key: "${PLANTED_KEY}", secret_key: "${PLANTED_SECRET}"}
+"""
+PLANTED = {"PLANTED_KEY": "AKIA-planted-in-a-proof", "PLANTED_SECRET": "planted/secret+of-a-proof"}
+
+
+def test_a_violation_is_a_story_in_every_form_and_can_be_excluded_by_name_and_no_certificate_has_a_credential(tmp_path):
     root = orders_project(tmp_path, "append")
-    make_project(root, LOADED)
+    make_project(root, LOADED, STORAGE)
+    env = {**os.environ, **PLANTED}
     files = ["--certificate", str(tmp_path / "proof.json"), "--junit", str(tmp_path / "junit.xml")]
     command = [*PROVE, "orders", "--date", DAYS[0], "--points", "2", "--kills", "0", "--faults", "0", "-p", str(root)]
-    done = subprocess.run([*command, "--json", *files], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "--json", *files], capture_output=True, text=True, check=False, env=env)
+    texts = {"stdout": done.stdout, "stderr": done.stderr}
     document = json.loads(done.stdout)
     assert (done.returncode, document["verdict"], document["seed"]) == (3, "violated", 0)
     assert document["violation"]["case"] == "clean"
@@ -58,12 +69,19 @@ def test_a_violation_is_a_story_in_every_form_and_can_be_excluded_by_name(tmp_pa
     failed = ET.parse(tmp_path / "junit.xml").getroot().findall("testcase[failure]")
     assert [case.get("name") for case in failed] == ["clean"]
 
-    again = [*command, "--json", "--case", "clean", "--exclude", "loaded_at"]
-    done = subprocess.run(again, capture_output=True, text=True, check=False)
+    proven = ["--certificate", str(tmp_path / "proven.json")]
+    again = [*command, "--json", "--case", "clean", "--exclude", "loaded_at", *proven]
+    done = subprocess.run(again, capture_output=True, text=True, check=False, env=env)
     document = json.loads(done.stdout)
     assert (done.returncode, document["verdict"], document["states"]) == (0, "proven", 0)
     assert document["excluded"] == {"silver.orders": ["loaded_at"]}
     assert document["fingerprints"]["silver.orders"]["excluded"] == ["loaded_at"]
+
+    texts |= {"stdout, proven": done.stdout, "stderr, proven": done.stderr}
+    written = [path for path in [*tmp_path.rglob("*"), *log_folder().rglob("*")] if path.is_file()]
+    assert {"proof.json", "junit.xml", "proven.json"} <= {path.name for path in written}
+    texts |= {str(path): path.read_text(errors="replace") for path in written}
+    assert [name for name, text in texts.items() if any(secret in text for secret in PLANTED.values())] == []
 
 
 @needs_calls

@@ -106,3 +106,26 @@ def test_what_is_wrong_with_a_guard_is_said_when_it_is_made(tmp_path):
         once.each_batch(lambda frame, batch: None, name="", lake=str(tmp_path))
     with pytest.raises(once.OncelakeError, match="takes a function"):
         once.each_batch(None, name="payments", lake=str(tmp_path))
+
+
+def test_a_query_that_keeps_state_goes_on_after_a_batch_that_is_done(tmp_path, spark):
+    class Counted(Stream):
+        def run(self):
+            rows = (
+                self.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(str(self.root / "landing"))
+            )
+            totals = rows.groupBy().sum("id").withColumnRenamed("sum(id)", "id").selectExpr("1L AS key", "id")
+            writer = totals.writeStream.outputMode("update").foreachBatch(self.guarded)
+            writer = writer.option("checkpointLocation", str(self.checkpoint))
+            writer.trigger(availableNow=True).start().awaitTermination()
+
+    def write(frame, batch):
+        batch.write(frame, once.merge("totals", keys="key"))
+
+    stream = Counted(tmp_path, spark, write)
+    stream.land("a.json", 1, 2)
+    stream.run()
+    stream.forget_the_last_commit()
+    stream.land("b.json", 4)
+    stream.run()
+    assert stream.ids("totals") == [7]

@@ -114,7 +114,7 @@ broken("oncelake.running.commit", "commit_state", believed)
     "a marker after the write": Mutant(
         ("crash",),
         broken="""
-def in_two(real, frame, path, stamp):
+def in_two(real, frame, path, stamp, *_):
     frame.write.format("delta").mode("append").save(path)
     real(frame.limit(0), path, stamp)
 broken("oncelake.delta.writes", "append", in_two)
@@ -123,7 +123,7 @@ broken("oncelake.delta.writes", "append", in_two)
     "a marker before the write": Mutant(
         ("crash",),
         broken="""
-def in_two(real, frame, path, stamp):
+def in_two(real, frame, path, stamp, *_):
     real(frame.limit(0), path, stamp)
     frame.write.format("delta").mode("append").save(path)
 broken("oncelake.delta.writes", "append", in_two)
@@ -175,7 +175,7 @@ broken("oncelake.running.attempt", "commit_state", believed)
         ("reader",),
         writes=REPLACE,
         broken="""
-def in_two(real, frame, path, predicate, stamp):
+def in_two(real, frame, path, predicate, stamp, *_):
     from delta.tables import DeltaTable
     DeltaTable.forPath(frame.sparkSession, path).delete(predicate)
     real(frame, path, predicate, stamp)
@@ -187,7 +187,7 @@ broken("oncelake.delta.writes", "replace", in_two)
         writes=REPLACE,
         broken="""
 from oncelake.delta import writes
-def in_two(real, frame, path, predicate, stamp):
+def in_two(real, frame, path, predicate, stamp, *_):
     from delta.tables import DeltaTable
     DeltaTable.forPath(frame.sparkSession, path).delete(predicate)
     writes.append(frame, path, stamp)
@@ -199,7 +199,7 @@ broken("oncelake.delta.writes", "replace", in_two)
         writes='once.overwrite("silver.orders")',
         broken="""
 from oncelake.delta import writes
-def in_two(real, frame, path, stamp):
+def in_two(real, frame, path, stamp, *_):
     from delta.tables import DeltaTable
     DeltaTable.forPath(frame.sparkSession, path).delete()
     writes.append(frame, path, stamp)
@@ -248,7 +248,7 @@ broken("oncelake.patterns.replace_partitions", "replace", dynamic)
     "a write that is tried again unasked": Mutant(
         ("lost",),
         broken="""
-def again(real, frame, path, stamp):
+def again(real, frame, path, stamp, *_):
     try:
         frame.write.format("delta").option("userMetadata", "first").mode("append").save(path)
     except Exception:

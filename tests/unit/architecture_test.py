@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelake.model.failpoints import FAILPOINTS, OF_ARRIVALS, OF_OPERATIONS
+from oncelake.model.failpoints import FAILPOINTS, OF_ARRIVALS, OF_OPERATIONS, OF_STREAMS
 
 PACKAGE = Path(__file__).parents[2] / "src/oncelake"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -27,4 +27,4 @@ def test_file_names_say_what_is_inside():
 
 def test_every_failpoint_is_listed():
     reached = {name for path in FILES for name in re.findall(r'failpoint\("(\w+)"\)', path.read_text())}
-    assert reached == {*FAILPOINTS, *OF_OPERATIONS, *OF_ARRIVALS}
+    assert reached == {*FAILPOINTS, *OF_OPERATIONS, *OF_STREAMS, *OF_ARRIVALS}

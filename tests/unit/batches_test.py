@@ -6,8 +6,8 @@ from oncelake.declare.pipelines import Schedule, build
 from oncelake.model.markers import Marker, marker, stream_app_id
 from oncelake.model.slices import Batch, parse_slice
 from oncelake.patterns import append, merge
-from oncelake.planning.batches import next_number, plan_batches
-from oncelake.sources import table
+from oncelake.planning.batches import last_batch, next_number, plan_batches
+from oncelake.sources import files, table
 from oncelake.testing import MemoryLog
 
 STREAM = "checkpoint-7f3a"
@@ -95,3 +95,27 @@ def test_a_batch_is_read_back_from_its_text():
     batch = Batch("a stream with spaces", 17)
     assert parse_slice(batch.text) == batch
     assert str(batch) == "batch 17"
+
+
+def test_a_batch_that_was_overtaken_is_not_done():
+    load, log = pipeline(merge("silver", keys="id")), MemoryLog()
+    for number in (0, 1):
+        commit(load, "silver", log, number)
+    log.overtaken[stream_app_id("load", "silver", STREAM)] = log.version
+    assert planned(load, {"silver": log}, 0, 1) == [("silver", "batch 0", "skip"), ("silver", "batch 1", "run")]
+
+
+@pytest.mark.parametrize(("number", "done"), [(0, None), (3, 2)])
+def test_files_of_a_batch_that_was_overtaken_are_read_again(number, done):
+    arriving = build(
+        lambda rows: rows,
+        files("landing", "json"),
+        merge("silver", keys="id"),
+        Schedule(None, None, "UTC"),
+        name="load",
+        where="load.py:1",
+    )
+    log = MemoryLog().add(arriving.writes[0].marker("load", Batch(arriving.arrival.stream, number), 1))
+    assert last_batch(arriving, {"silver": log}) == number
+    log.overtaken[stream_app_id("load", "silver", arriving.arrival.stream)] = log.version
+    assert last_batch(arriving, {"silver": log}) == done

@@ -1,5 +1,6 @@
 """What a run does where nothing has to be computed: no session is started, logs are read once, blocked work is recorded."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,10 +9,13 @@ import pytest
 
 import oncelake as once
 from oncelake.delta import log as delta_log
+from oncelake.delta.tables import Lake
 from oncelake.model.events import RunEnded, RunPlanned, WorkEnded, WorkStarted
-from oncelake.model.intervals import Grid
-from oncelake.model.work import InputSize
-from oncelake.running.execute import packed
+from oncelake.model.intervals import Grid, Interval
+from oncelake.model.work import InputSize, Work
+from oncelake.running.context import RunContext
+from oncelake.running.execute import _cut_unless_fenced, packed
+from oncelake.spark.jars import LOG_STORE
 from oncelake.storage import objects
 from oncelake.testing import RecordingListener
 from support.hand_written_logs import txn, write_commit
@@ -165,3 +169,31 @@ def test_a_listener_that_fails_is_reported_once_and_fails_no_run(tmp_path, caplo
 def test_slices_that_fill_the_cores_are_not_written_concurrently(sizes, batches):
     slices = [[SimpleNamespace(size=InputSize(bytes=size))] for size in sizes]
     assert [len(batch) for batch in packed(slices, jobs=3, room=10)] == batches
+
+
+def test_a_range_on_s3_is_cut_where_the_session_does_not_say_that_it_fences_ranges():
+    pipeline, days = declared("orders", source("bronze.orders"), "silver.orders"), Grid("day")
+    span = Interval(days.parse("2024-01-01"), days.parse("2024-01-04"), "UTC")
+    (pattern,) = pipeline.writes
+    work = Work("orders", "silver.orders", span, 1, pattern.marker("orders", span, 1))
+    warned = []
+
+    def dead():
+        raise ConnectionRefusedError("Spark is gone")
+
+    def cut(lake, session):
+        context = RunContext(Lake(lake, "/"), session, (), 1.0)
+        listening = replace(context, listeners=(SimpleNamespace(on=warned.append),))
+        return [str(works[0].slice) for works in _cut_unless_fenced(pipeline, [work], listening)]
+
+    own = lambda **settings: lambda: SimpleNamespace(conf=settings)  # noqa: E731
+    fenced = {"spark.delta.logStore.s3a.impl": LOG_STORE}
+    each = ["[2024-01-01, 2024-01-02)", "[2024-01-02, 2024-01-03)", "[2024-01-03, 2024-01-04)"]
+    assert cut("s3a://bucket/lake", own(**fenced)) == [str(span)]
+    assert cut("s3a://bucket/lake", own()) == each
+    assert not warned
+    assert cut("s3a://bucket/lake", dead) == each
+    assert len(warned) == 1
+    # No other store is fenced; on local disk the lock is exclusive, and the session is not asked.
+    assert cut("gs://bucket/lake", own(**fenced)) == each
+    assert cut("/lake", dead) == [str(span)]

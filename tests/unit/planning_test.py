@@ -486,10 +486,10 @@ def test_the_newest_first_is_the_oldest_last():
 # Ranges
 
 
-def test_without_a_lock_every_interval_has_a_commit_of_its_own():
+def test_without_a_lock_and_a_fence_every_interval_has_a_commit_of_its_own():
     orders, request = daily(), Request(NOW, end=DAYS[2])
-    for locked, commits in ((True, 1), (False, 2)):
-        plan = make_plan({"orders": orders}, LakeState({"silver": None}, {}, exclusive=locked), request)
+    for ranges, commits in ((True, 1), (False, 2)):
+        plan = make_plan({"orders": orders}, LakeState({"silver": None}, {}, ranges=lambda: ranges), request)  # noqa: B023
         assert len(plan.works) == commits
 
 
