@@ -9,13 +9,13 @@ export PYTHONDONTWRITEBYTECODE := 1
 help:  ## list what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-setup: .venv/ready  ## the virtual environment and Delta's jars, once
+setup: .venv/ready  ## the virtual environment and the jars of Delta, S3 and Kafka, once
 
 .venv/ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m oncelake.spark.prepare --s3
+	$(BIN)/python -m oncelake.spark.prepare --s3 --kafka
 	touch $@
 
 demo: setup  ## the retry that doubled the rows, and the same retry that does not
@@ -40,6 +40,8 @@ prove: setup  ## every pattern killed at every file call, with real kills and fa
 	$(BIN)/python tests/proofs/full.py
 	$(BIN)/pytest -m '' tests/proofs
 	ONCELAKE_FUZZ=20000 $(BIN)/pytest -q tests/unit/arrivals/fuzz_test.py
+	ONCELAKE_STREAM_KILLS=100 $(BIN)/pytest -q -m '' tests/processes/examples_payments_test.py -k often
+	ONCELAKE_STREAM_KILLS=100 $(BIN)/pytest -q -m '' tests/processes/stream_kills_test.py -k random
 
 bench: setup  ## the figures in bench/results, measured again
 	$(BIN)/python -m bench

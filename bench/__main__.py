@@ -21,6 +21,7 @@ BENCHES = (
     "backfill",
     "large_log",
     "arrivals",
+    "streams",
     "scale",
 )
 RESULTS = Path(__file__).parent / "results"
