@@ -8,6 +8,7 @@ import pytest
 
 from oncelake.model import failpoints
 from support.places import PLACE, lake_of, started
+from support.tiers import file_of, outside_sample
 from support.variants import SEED
 
 pytest_plugins = ["pytester"]
@@ -29,11 +30,19 @@ os.environ["SPARK_SUBMIT_OPTS"] = (
 ONE_BY_ONE = ("proofs/behaviours_test.py",)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--sample", action="store_true", help="run a sample of large files, chosen by the commit")
+
+
+def pytest_collection_modifyitems(config, items):
     """Order the tests by tier; what is distributed one by one comes last and fills the gaps."""
     if PLACE != "local":
         return  # as they were named
-    items.sort(key=lambda item: (_file(item.nodeid) in ONE_BY_ONE, TIERS.index(_file(item.nodeid).partition("/")[0])))
+    items.sort(key=lambda item: (file_of(item.nodeid) in ONE_BY_ONE, TIERS.index(file_of(item.nodeid).split("/")[0])))
+    if config.getoption("--sample"):
+        left_out = set(outside_sample(items))
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -43,14 +52,10 @@ def pytest_xdist_make_scheduler(config, log):
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            file = _file(nodeid)
+            file = file_of(nodeid)
             return nodeid if file in ONE_BY_ONE else file
 
     return ByFile(config, log)
-
-
-def _file(nodeid):
-    return nodeid.partition("::")[0].removeprefix("tests/")
 
 
 def pytest_report_header():
