@@ -227,6 +227,19 @@ def test_another_topic_under_the_same_checkpoint_is_refused(payments):
     failed(other.project().run("payments"), "stream_changed")
 
 
+def test_a_topic_that_was_created_anew_is_not_read_from_the_former_offsets(payments):
+    stream = payments()
+    stream.send(*numbers(1, 2))
+    stream.project().run("payments")
+    stream.kafka.delete_topic(stream.topic)
+    stream.kafka.create_topic(stream.topic)
+    stream.send(*numbers(3, 4, 5))
+    failed(stream.project().run("payments"), "stream_changed")
+    with pytest.raises(once.OncelakeError, match=f"the former topic {stream.topic}"):
+        stream.project().restart("payments", from_beginning=True)
+    assert stream.ids() == [1, 2]
+
+
 def test_code_may_change_and_others_may_write(payments, spark):
     stream = payments()
     stream.send(*numbers(1, 2))

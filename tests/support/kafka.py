@@ -30,12 +30,15 @@ class Kafka:
 
     def new_topic(self, partitions=1, name="topic", **config):
         """Create a topic with a name of its own, and return it. Its config has `_` for `.`: `retention_ms=1000`."""
+        topic = f"{name}-{uuid.uuid4().hex[:12]}"
+        self.create_topic(topic, partitions, **config)
+        return topic
+
+    def create_topic(self, topic, partitions=1, **config):
         from confluent_kafka.admin import NewTopic
 
-        topic = f"{name}-{uuid.uuid4().hex[:12]}"
         config = {key.replace("_", "."): str(value) for key, value in config.items()}
         self._admin(lambda admin: admin.create_topics([NewTopic(topic, partitions, 1, config=config)]))
-        return topic
 
     def delete_topic(self, topic):
         self._admin(lambda admin: admin.delete_topics([topic]))

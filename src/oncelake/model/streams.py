@@ -135,6 +135,10 @@ class StreamSource(Source, Protocol):
         """Return how far a position is behind the source. Needs no JVM; raises nothing."""
         ...
 
+    def source_ids(self, reading: Reading) -> Mapping[str, str]:
+        """Return ids of what is read by name, which another of that name does not have, as far as they can be asked."""
+        ...
+
     def beginning(self, reading: Reading, first: str | None) -> Beginning:
         """Return where to begin to read everything again that was read from a first offset on. Needs no JVM."""
         ...

@@ -41,6 +41,7 @@ from oncelake.planning.streams import (
     declared_shape,
     read_declared,
     read_stream_state,
+    recreated,
     stream_reading,
 )
 from oncelake.running.commit import Claim, Conflict, commit_once
@@ -205,12 +206,19 @@ class Restarting:
             self._refuse_other_writers(target, logs)
         beginning = Beginning()
         if not resumed or state.checkpoint is None:
-            beginning = self._stream.beginning(stream_reading(self.pipeline, self.lake), self._first(state, logs))
+            beginning = self._beginning(state, logs)
             self._refuse_loss(beginning, accept_loss)
         rows = tuple(Cleared(target, log.rows() if (log := logs[target]) else None) for target in clears)
         lost = "; ".join(filter(None, (beginning.lost, beginning.doubt)))
         planned = replace(self._planned(FROM_BEGINNING, begun, 0), clears=rows, lost=lost)
         return replace(planned, notes=tuple(self._epoch_notes())), begun.id, self._epoch_files(begun, beginning)
+
+    def _beginning(self, state: StreamState, logs: Logs) -> Beginning:
+        reading = stream_reading(self.pipeline, self.lake)
+        found: Beginning = self._stream.beginning(reading, self._first(state, logs))
+        if other := recreated(self.pipeline, state, reading):
+            return replace(found, lost="; ".join(filter(None, (f"the former {other.facts['what']}", found.lost))))
+        return found
 
     def _next_epoch(self, state: StreamState) -> StreamState:
         identity = StreamId.of(self.pipeline.name, state.id.epoch + 1)

@@ -31,10 +31,11 @@ from oncelake.model.streams import UNCLEARED, BatchOffsets, Lag, StreamId
 from oncelake.model.work import Planned
 from oncelake.planning.batches import plan_batches
 from oncelake.planning.checkpoint_place import expiry_problem, place_problem
-from oncelake.storage.objects import storage
+from oncelake.storage.objects import storage, write_file
 from oncelake.storage.stream_checkpoint import StreamCheckpoint, load_checkpoint
 
 CHECKPOINT, DECLARED, QUARANTINE, PROGRESS = "checkpoint", "stream.json", "quarantine", "progress.json"
+SOURCE_IDS = "source_ids.json"
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def read_stream_state(pipeline: Pipeline, logs: Mapping[str, Log | None], lake: 
     lag = pipeline.stream.lag(reading, state.position())
     state = replace(state, lag=lag, notes=(*pipeline.stream.notes(reading), *_lost_notes(lag)))
     problem = misplaced(pipeline, state.checkpoint_folder, lake) or _problem(pipeline, state, logs)
-    return replace(state, problem=problem)
+    return replace(state, problem=problem or recreated(pipeline, state, reading))
 
 
 def find_stream(pipeline: Pipeline, logs: Mapping[str, Log | None], lake: Lake) -> StreamState:
@@ -256,6 +257,30 @@ def _changed(pipeline: Pipeline, state: StreamState) -> StreamChanged | None:
     return None
 
 
+def recreated(pipeline: Pipeline, state: StreamState, reading: Reading) -> StreamChanged | None:
+    """Return that a topic was deleted and created again since its offsets were recorded, or None.
+
+    Its offsets begin at 0 again: behind the recorded ones the stream would go on and leave out what is before them.
+    """
+    before = _read_document(state.folder, SOURCE_IDS)
+    if not before or state.finished < 0:
+        return None
+    assert pipeline.stream is not None
+    now = pipeline.stream.source_ids(reading)
+    other = next((name for name in now if before.get(name, now[name]) != now[name]), None)
+    if other is None:
+        return None
+    facts = {"pipeline": pipeline.name, "where": pipeline.where, "what": f"topic {other}"}
+    return StreamChanged(before=f"another one (id {before[other]})", now=f"created anew (id {now[other]})", **facts)
+
+
+def record_source_ids(pipeline: Pipeline, state: StreamState, reading: Reading) -> None:
+    """Record the ids of what a stream reads, once in an epoch."""
+    assert pipeline.stream is not None
+    if _read_document(state.folder, SOURCE_IDS) is None and (ids := pipeline.stream.source_ids(reading)):
+        write_file(state.folder, SOURCE_IDS, json.dumps(dict(ids)).encode())
+
+
 def declared_shape(pipeline: Pipeline) -> dict[str, Any]:
     """Return what may not change under a checkpoint: the source, and whether the query keeps state, and by which keys."""
     assert pipeline.stream is not None
@@ -265,8 +290,12 @@ def declared_shape(pipeline: Pipeline) -> dict[str, Any]:
 
 def read_declared(folder: str) -> dict[str, Any] | None:
     """Return what was declared when the epoch of a stream began, if that is recorded."""
+    return _read_document(folder, DECLARED)
+
+
+def _read_document(folder: str, name: str) -> dict[str, Any] | None:
     with suppress(OSError, ValueError):
-        found = json.loads(storage(folder).read(DECLARED))
+        found = json.loads(storage(folder).read(name))
         return found if isinstance(found, dict) else None
     return None
 

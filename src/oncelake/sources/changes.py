@@ -137,6 +137,10 @@ class ChangesSource:
         begun = position.get("isStartingVersion") or int(position.get("index", -1)) >= 0
         return Lag(max(log.version + 1 - first, int(bool(begun))), "versions")
 
+    def source_ids(self, reading: Reading) -> Mapping[str, str]:  # noqa: ARG002  the contract
+        """Return nothing: Delta itself refuses the offsets of another table."""
+        return {}
+
     def beginning(self, reading: Reading, first: str | None) -> Beginning:  # noqa: ARG002  the contract
         """Return the beginning: the rows of the table as it is now, and what is written after that."""
         return Beginning()

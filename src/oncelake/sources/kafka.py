@@ -258,6 +258,20 @@ class KafkaSource:
             count += max(high - max(at, low), 0)
         return Lag(count, "messages", _lost(position, ends))
 
+    def source_ids(self, reading: Reading) -> Mapping[str, str]:  # noqa: ARG002  the contract
+        """Return the ids of the topics: one that was deleted and created again has another, and offsets of its own."""
+        try:
+            from confluent_kafka import TopicCollection
+            from confluent_kafka.admin import AdminClient
+        except ImportError:
+            return {}
+        try:
+            admin = AdminClient({**self._client_settings(), "log_level": 0}, logger=_SILENT)
+            asked = admin.describe_topics(TopicCollection(list(self.topics)), request_timeout=_TIMEOUT)
+            return {topic: str(found.result(_TIMEOUT).topic_id) for topic, found in asked.items()}
+        except Exception:  # noqa: BLE001  as above: the stream itself will say what is wrong
+            return {}
+
     def beginning(self, reading: Reading, first: str | None) -> Beginning:  # noqa: ARG002  the contract
         """Return the first offsets as far as the topics still have them; of partitions that came later their beginning."""
         if first is None:
@@ -279,6 +293,10 @@ class KafkaSource:
         """Return nothing: the declaration says it all."""
         return []
 
+    def _client_settings(self) -> dict[str, Any]:
+        settings = {name.removeprefix("kafka."): value for name, value in self.options.items() if name[:6] == "kafka."}
+        return {**settings, "bootstrap.servers": self.servers}
+
     def _ends(self) -> dict[tuple[str, int], tuple[int, int]] | None:
         """Return the first and the next offset of every partition; None without a client, or if no broker answers."""
         try:
@@ -286,8 +304,7 @@ class KafkaSource:
         except ImportError:
             return None
         level = "read_committed" if self.read_committed else "read_uncommitted"
-        settings = {name.removeprefix("kafka."): value for name, value in self.options.items() if name[:6] == "kafka."}
-        settings |= {"bootstrap.servers": self.servers, "group.id": "oncelake", "isolation.level": level}
+        settings = {**self._client_settings(), "group.id": "oncelake", "isolation.level": level}
         try:
             consumer = Consumer({**settings, "log_level": 0}, logger=_SILENT)
             try:

@@ -13,7 +13,14 @@ from oncelake.model.slices import Batch
 from oncelake.model.streams import BatchOffsets
 from oncelake.model.work import ALREADY_DONE, COMMITTED, Outcome
 from oncelake.planning.batches import plan_batches
-from oncelake.planning.streams import StreamState, facts_offsets, misplaced, read_stream_state
+from oncelake.planning.streams import (
+    StreamState,
+    facts_offsets,
+    misplaced,
+    read_stream_state,
+    record_source_ids,
+    stream_reading,
+)
 from oncelake.running.attempt import failure_of
 from oncelake.running.context import RunContext
 from oncelake.spark.connect import is_connect
@@ -61,6 +68,7 @@ def ready_state(pipeline: Pipeline, context: RunContext) -> StreamState:
     if problem := state.problem or misplaced(pipeline, state.checkpoint_folder, context.lake, ask_store=True):
         raise problem
     prepare_checkpoint(pipeline, state)
+    record_source_ids(pipeline, state, stream_reading(pipeline, context.lake))
     return state
 
 

@@ -24,7 +24,7 @@ from oncelake.model.slices import Slice
 from oncelake.model.streams import MessageSource
 from oncelake.model.work import Plan, Report, Scope
 from oncelake.planning.quarantine import Retry, StreamQuarantine
-from oncelake.planning.streams import find_stream
+from oncelake.planning.streams import find_stream, recreated, stream_reading
 from oncelake.running.context import RunContext
 from oncelake.running.execute import execute
 from oncelake.spark.connect import is_connect
@@ -45,6 +45,8 @@ def retry_messages(pipeline: Pipeline, rows: Sequence[QuarantinedRow], context: 
     wanted = {tuple(row.key) for row in rows}
     with _retry_lock(pipeline, context):
         kept = _quarantine(pipeline, context)
+        if other := recreated(pipeline, kept.state, stream_reading(pipeline, context.lake)):
+            raise other
         retries = [retry for retry in kept.retries.values() if retry.partly_done]
         begun = {tuple(row.key) for retry in retries for row in retry.rows}
         left = [row for row in kept.rows() if row.state == QUARANTINED and tuple(row.key) in wanted - begun]
