@@ -245,7 +245,7 @@ def test_lost_messages_are_counted_and_must_be_accepted(payments, kafka):
 
 
 def test_a_broker_that_does_not_answer_must_be_accepted(completed, monkeypatch):
-    monkeypatch.setattr(import_module("oncelake.sources.kafka"), "_TIMEOUT", 0.2)
+    monkeypatch.setattr(import_module("oncelake.spark.kafka_client"), "TIMEOUT", 0.2)
     completed.kafka = type(completed.kafka)("127.0.0.1:1")
     with pytest.raises(CannotRestart, match="no broker"):
         completed.project().restart("payments", from_beginning=True)

@@ -157,6 +157,28 @@ def test_a_target_that_is_added_later_gets_all_batches(payments):
     assert (stream.ids(), stream.ids("silver")) == ([1, 2, 3, 4], [1, 2, 3, 4])
 
 
+def test_a_target_whose_batches_the_topic_no_longer_has_is_named_with_the_way_out(payments):
+    stream = payments()
+    stream.send(*numbers(1, 2, 3, 4))
+    stream.project(writes=[once.append("bronze")]).run("payments")
+    stream.kafka.delete_before(stream.topic, {0: 3})
+    failed(stream.project().run("payments"), "messages_lost")
+    (finding,) = stream.project().doctor("payments", streams=True).findings
+    assert (finding.code, finding.severity) == ("targets_behind", "error")
+    assert "silver: batches 0 to 1 cannot be read again" in finding.message
+    assert f"3 offsets of {stream.topic}/0" in finding.message
+    assert stream.project(writes=[once.append("bronze")]).run("payments").outcome == "done"
+    assert stream.ids() == [1, 2, 3, 4]
+
+
+def test_the_last_message_of_a_key_wins_without_latest_by(payments):
+    stream = payments(max_messages=1000)
+    sent = [(number % 7, (number * 31) % 200) for number in range(200)]
+    stream.send(*(json.dumps({"id": key, "amount": amount}) for key, amount in sent))
+    stream.project().run("payments")
+    assert {row["id"]: row["amount"] for row in stream.rows("silver")} == dict(sent)
+
+
 def test_what_cannot_be_decoded_is_quarantined_and_accounted_for(payments):
     stream = payments(max_messages=100)
     bad = [b"\xff\xfe", "no json", '{"id": "text"}', "[1]", '{"id": 7} and more', Message(None)]

@@ -12,8 +12,8 @@ from oncelake.errors import CannotRestart, CheckpointBehind, CheckpointLost, Res
 from oncelake.model.markers import stream_app_id
 from oncelake.model.slices import Batch
 from oncelake.model.streams import BatchOffsets, StreamId
-from oncelake.planning.streams import read_stream_state
-from oncelake.storage.objects import storage
+from oncelake.planning.streams import DECLARED, declared_content, read_stream_state
+from oncelake.storage.objects import storage, write_file
 from oncelake.storage.options import delta_rs_options
 from oncelake.storage.stream_checkpoint import load_checkpoint, write_checkpoint
 from support.s3 import REGION, new_bucket, s3_server
@@ -80,7 +80,7 @@ class Stream:
 
 @pytest.fixture(params=["local", "s3"])
 def stream(request, tmp_path, monkeypatch):
-    monkeypatch.setattr(import_module("oncelake.sources.kafka"), "_TIMEOUT", 0.05)
+    monkeypatch.setattr(import_module("oncelake.spark.kafka_client"), "TIMEOUT", 0.05)
     if request.param == "local":
         yield Stream(f"{tmp_path}/lake")
         return
@@ -93,7 +93,7 @@ def stream(request, tmp_path, monkeypatch):
 
 @pytest.fixture
 def local(tmp_path, monkeypatch):
-    monkeypatch.setattr(import_module("oncelake.sources.kafka"), "_TIMEOUT", 0.05)
+    monkeypatch.setattr(import_module("oncelake.spark.kafka_client"), "TIMEOUT", 0.05)
     return Stream(f"{tmp_path}/lake")
 
 
@@ -220,3 +220,22 @@ def test_a_stream_that_never_ran_has_nothing_to_adopt_or_to_read_again(local):
     assert local.again().outcome == "already_done"
     with pytest.raises(ValueError, match="either"):
         local.restart()
+
+
+def test_changed_code_of_a_stream_with_state_is_said(local):
+    def declare(function):
+        source = once.kafka("payments", servers="127.0.0.1:1")
+        local.pipeline = once.pipeline(name="payments", reads=source, writes=once.aggregate("gold", keys="id"))(
+            function
+        )
+        local.project = once.Project.of(local.pipeline, lake=local.lake)
+
+    declare(lambda messages: messages.groupBy("id").count())
+    local.commit("gold", 0)
+    state = local.state
+    write_checkpoint(state.checkpoint_folder, state.id.query, {0: BatchOffsets((end(0),), METADATA)}, [0])
+    write_file(state.folder, DECLARED, declared_content(local.pipeline))
+    assert (local.state.problem, local.state.notes) == (None, ())
+    declare(lambda messages: messages.groupBy("id").max("amount"))
+    (note,) = local.state.notes
+    assert "oncelake restart payments --from-beginning" in note

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -318,4 +320,17 @@ def main() -> None:
     """Run the command `oncelake`."""
     # A plan is many small records that live until the end: collecting garbage among them costs time and frees nothing.
     gc.set_threshold(200_000)
-    cli(prog_name="oncelake", complete_var="_ONCELAKE_COMPLETE")
+    try:
+        cli(prog_name="oncelake", complete_var="_ONCELAKE_COMPLETE")
+    except SystemExit as ended:
+        if "pyspark" not in sys.modules and isinstance(ended.code, int | None):
+            _leave(ended.code or 0)
+        raise
+
+
+def _leave(code: int) -> None:
+    """End the process without the interpreter's own end, in which threads of Arrow and delta-rs have aborted it."""
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)

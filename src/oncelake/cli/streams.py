@@ -38,7 +38,7 @@ def restart(project: once.Project, output: Output, name: str, dry_run: bool, yes
     if dry_run or not yes:
         planned = project.restart(name, dry_run=True, **how)
         _show(planned, output)
-        if dry_run:
+        if dry_run or planned.outcome == "already_done":
             output.document(planned.document())
             return 0
         confirm("restart?", "pass --yes")

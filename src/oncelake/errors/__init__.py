@@ -55,7 +55,9 @@
     │   ├── StreamFailed            a query stopped outside of a commit
     │   ├── StreamNotRedone         batches of a stream are not restated or rebuilt
     │   ├── MessagesLost            messages were removed before they were read
+    │   ├── UpstreamRecreated       a table that is read as a stream was dropped and created again
     │   ├── UpstreamRewritten       a table that is read by its appended rows was changed otherwise
+    │   ├── UpstreamVacuumed        files of a table that is read as a stream were removed
     │   ├── BatchesUnknown          a target lacks batches whose offsets are no longer known
     │   ├── StateAhead              a target lacks batches that the state of its stream contains
     │   ├── CannotRestart           a restart would lose or double rows
@@ -126,7 +128,9 @@ from oncelake.errors.streams import (
     StreamFailed,
     StreamNotRedone,
     StreamsNotRemote,
+    UpstreamRecreated,
     UpstreamRewritten,
+    UpstreamVacuumed,
 )
 from oncelake.errors.usage import (
     BadDeclaration,
@@ -272,7 +276,9 @@ __all__ = [
     "TombstonesUnknown",
     "UnknownPipeline",
     "UnknownTarget",
+    "UpstreamRecreated",
     "UpstreamRewritten",
+    "UpstreamVacuumed",
     "UsageError",
     "VersionGone",
     "WorkFailed",

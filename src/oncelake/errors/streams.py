@@ -79,8 +79,11 @@ class MessagesLost(WorkFailed):
     """Messages were removed from the topic before they were read."""
 
     code = "messages_lost"
-    says = "the stream {pipeline} stopped: messages are gone that it has not read ({problem})"
-    hint = "oncelake doctor --streams {pipeline}"
+    says = "the stream {pipeline} stopped: messages are gone that it has to read ({problem})"
+    hint = (
+        "oncelake doctor --streams {pipeline} counts them, and says which target lacks them if the others do not; "
+        "if they cannot be sent again: oncelake restart {pipeline} --from-beginning --accept-loss"
+    )
 
 
 class UpstreamRewritten(WorkFailed):
@@ -92,6 +95,22 @@ class UpstreamRewritten(WorkFailed):
         "read the changes of the table by declaring feed=True in {where}, "
         "then read everything again: oncelake restart {pipeline} --from-beginning"
     )
+
+
+class UpstreamRecreated(WorkFailed):
+    """A table that is read as a stream was dropped and created again."""
+
+    code = "upstream_recreated"
+    says = "the stream {pipeline} stopped: the table that it reads was dropped and created again ({problem})"
+    hint = "read everything again: oncelake restart {pipeline} --from-beginning"
+
+
+class UpstreamVacuumed(WorkFailed):
+    """Files of a table that is read as a stream were removed before they were read, or have to be read again."""
+
+    code = "upstream_vacuumed"
+    says = "the stream {pipeline} stopped: files of the table that it reads are gone, removed by VACUUM ({problem})"
+    hint = "read the table as it is now: oncelake restart {pipeline} --from-beginning"
 
 
 class CannotRestart(WorkFailed):

@@ -32,6 +32,7 @@ from oncelake.keyed.conform import (
 )
 from oncelake.keyed.latest import column, content_hash, deduplicate, equal_to_prefixed, prefixed
 from oncelake.keyed.reduce import (
+    ARRIVED,
     BROADCAST_ROWS,
     COPIES,
     MATCHED,
@@ -44,6 +45,7 @@ from oncelake.keyed.reduce import (
 from oncelake.keyed.spec import Spec
 from oncelake.model.contracts import Writing
 from oncelake.model.markers import restate_app_id
+from oncelake.model.slices import Batch
 from oncelake.spark.columns import find_column, select_fields
 from oncelake.spark.materialize import materialize
 from oncelake.spark.sql import TARGET, all_of, identifier, in_target
@@ -158,7 +160,7 @@ class KeyedMerge:
 
     def reduce(self, compared: T.StructType, per: tuple[str, ...] = ()) -> ReducedBatch:
         """Deduplicate the batch to one row per key. Raise for null keys, and for repeated keys where null is a key."""
-        batch = reduce_batch(self.frame, self.columns, compared, self.log, per)
+        batch = reduce_batch(self._in_order(), self.columns, compared, self.log, per)
         verify_inputs(self.writing)
         if batch.stats.null_keys and self.spec.nulls != "key":
             refuse(NullKeys, self.frame.where(has_null_key(self.columns)).drop(DELETED), self.columns, self.writing)
@@ -166,6 +168,15 @@ class KeyedMerge:
             groups = self.frame.groupBy(*(column(key) for key in self.columns.keys)).agg(F.count("*").alias(COPIES))
             refuse(RepeatedKeys, groups.where(column(COPIES) > 1).drop(COPIES), self.columns, self.writing)
         return batch
+
+    def _in_order(self) -> DataFrame:
+        """Return the rows; those of a batch without `latest_by` with the order in which they arrived.
+
+        That is the order of a partition of Kafka, or of a file: what a function does to single rows keeps it.
+        """
+        if self.columns.by or not isinstance(self.writing.work.slice, Batch):
+            return self.frame
+        return self.frame.withColumn(ARRIVED, F.monotonically_increasing_id())
 
     def table(self, batch: ReducedBatch | None = None) -> DataFrame:
         """Return the target, or the part of it in which keys of a batch can lie.

@@ -23,7 +23,7 @@ from oncelake.spark.sql import bound_literal, exact_literal, in_target
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TIE, COPIES, WON, MATCHED = (f"__once_{name}" for name in ("tie", "copies", "won", "matched"))
+TIE, COPIES, WON, MATCHED, ARRIVED = (f"__once_{name}" for name in ("tie", "copies", "won", "matched", "arrived"))
 # A condition that lists more partition values than this costs more than it saves.
 _MAX_LISTED = 200
 # Types whose partition values the log spells like a cast to string does.
@@ -69,7 +69,8 @@ def reduce_batch(
 ) -> ReducedBatch:
     """Deduplicate the batch to one row per key, or one row per key and `per`.
 
-    The user's frame is computed here, once: every later step sees the same rows.
+    The user's frame is computed here, once: every later step sees the same rows. A column ARRIVED of the frame orders the
+    rows of a key before anything else.
     """
     # Lazy: the aggregate below computes the checkpoint, which saves a job.
     rows = materialize(rank_rows(frame, columns, compared, (*columns.keys, *per)), eager=False)
@@ -79,7 +80,7 @@ def reduce_batch(
     values = {name: texts for name, texts in values.items() if 0 < len(texts) <= _MAX_LISTED}
     ranges = {} if stats.null_keys else stats.ranges
     where = (*_in_partitions(values, columns), *_in_ranges(ranges, columns))
-    return ReducedBatch(rows.drop(COPIES), columns, stats, where, _matching_bytes(values, columns, log))
+    return ReducedBatch(rows.drop(COPIES, ARRIVED), columns, stats, where, _matching_bytes(values, columns, log))
 
 
 def _collect_stats(rows: DataFrame, columns: TableColumns, log: TableLog) -> BatchStats:
@@ -111,7 +112,8 @@ def _collect_stats(rows: DataFrame, columns: TableColumns, log: TableLog) -> Bat
 def rank_rows(frame: DataFrame, columns: TableColumns, compared: T.StructType, per: tuple[str, ...]) -> DataFrame:
     """Return the latest row of each `per`, with its tie-breaking hash and the number of rows it was chosen from."""
     tied = frame.withColumn(TIE, tie_hash(compared))
-    rank = F.struct(*(column(name) for name in (*columns.by, DELETED, TIE)))
+    first = (ARRIVED,) if ARRIVED in frame.columns else columns.by
+    rank = F.struct(*(column(name) for name in (*first, DELETED, TIE)))
     return deduplicate(tied, per, rank, F.count(F.lit(1)).alias(COPIES))
 
 

@@ -15,7 +15,7 @@ from oncelake.delta.log import TableLog
 from oncelake.delta.tables import Lake
 from oncelake.errors import CheckpointCopied, CheckpointTorn, OncelakeError
 from oncelake.operations.checkpoint_findings import ERROR, NOTE, WARNING, Finding, Recorded, examine_checkpoint
-from oncelake.planning.streams import StreamState, batch_pins, misplaced, read_stream_state
+from oncelake.planning.streams import StreamState, batch_pins, misplaced, read_stream_state, stream_reading
 from oncelake.spark.jars import cached_delta_jars, cached_kafka_jars, java
 from oncelake.storage.lock import holders
 from oncelake.storage.paths import is_local, local_path
@@ -110,12 +110,27 @@ class StreamDoctor:
             again = f"read what is left: oncelake restart {pipeline.name} --from-beginning --accept-loss"
             yield Finding("beyond_retention", ERROR, folder, message, next=again)
         if problem is None and state.missing:
-            behind = ", ".join(target for target, number in state.batches.items() if number < state.finished)
-            message = f"{behind}: batches {state.missing[0]} to {state.missing[-1]} are read again by the next run"
-            yield Finding("targets_behind", NOTE, folder, message, next=f"oncelake run {pipeline.name}")
+            yield self._behind(pipeline, state)
         if problem is None and state.checkpoint is not None and state.lag.count is None:
             message = f"the source ({state.lag.unit}) cannot be asked, so it is not known whether it lost anything"
             yield Finding("source_not_asked", NOTE, folder, message)
+
+    def _behind(self, pipeline: Pipeline, state: StreamState) -> Finding:
+        """Return which targets lack batches, and whether the source still has them."""
+        assert pipeline.stream is not None
+        behind = ", ".join(target for target, number in state.batches.items() if number < state.finished)
+        what, folder = f"{behind}: batches {state.missing[0]} to {state.missing[-1]}", state.checkpoint_folder
+        start = state.position_before(state.missing[0])
+        lost = pipeline.stream.lag(stream_reading(pipeline, self.lake), start).lost if start else ""
+        if not lost:
+            message, again = f"{what} are read again by the next run", f"oncelake run {pipeline.name}"
+            return Finding("targets_behind", NOTE, folder, message, next=again)
+        message = f"{what} cannot be read again, the source no longer has them: {lost}"
+        again = (
+            f"take {behind} out of the declaration ({pipeline.where}), so that the stream goes on; or keep only what the "
+            f"source still has, in all targets: oncelake restart {pipeline.name} --from-beginning --accept-loss"
+        )
+        return Finding("targets_behind", ERROR, folder, message, next=again)
 
     def _origin(self, pipeline: Pipeline, state: StreamState) -> str:
         """Return whose checkpoint a copied one is, if another pipeline or its targets know the id of the query."""

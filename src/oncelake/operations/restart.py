@@ -38,7 +38,8 @@ from oncelake.planning.streams import (
     DECLARED,
     StreamState,
     batch_pins,
-    declared_shape,
+    declared_content,
+    fits_declared,
     read_declared,
     read_stream_state,
     recreated,
@@ -188,7 +189,7 @@ class Restarting:
         finished = [planned.next_batch - 1] if planned.next_batch > 0 else []
         write_checkpoint(state.checkpoint_folder, state.id.query, offsets, finished, first)
         if read_declared(state.folder) is None:
-            replace_file(state.folder, DECLARED, json.dumps(declared_shape(self.pipeline)).encode())
+            replace_file(state.folder, DECLARED, declared_content(self.pipeline))
         if problem := self._state()[0].problem:
             raise problem
         return replace(planned, outcome="done")
@@ -198,7 +199,7 @@ class Restarting:
         if isinstance(state.problem, CheckpointMisplaced):
             raise state.problem
         resumed = isinstance(state.problem, RestartUnfinished)
-        if not resumed and _is_fresh(state) and read_declared(state.folder) in (None, declared_shape(self.pipeline)):
+        if not resumed and _is_fresh(state) and fits_declared(self.pipeline, state.folder):
             return replace(self._planned(FROM_BEGINNING, state, 0), outcome="already_done"), state.id, {}
         begun = state if resumed else self._next_epoch(state)
         clears = state.uncleared if resumed else self._added(state, logs)
@@ -231,7 +232,7 @@ class Restarting:
         return {
             **offset,
             RESTARTED: json.dumps(told).encode(),
-            DECLARED: json.dumps(declared_shape(self.pipeline)).encode(),
+            DECLARED: declared_content(self.pipeline),
             f"{CHECKPOINT}/{METADATA}": metadata_content(begun.id.query),
         }
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
+from oncelake.declare.code_fingerprint import code_fingerprint
 from oncelake.declare.pipelines import Pipeline
 from oncelake.errors import (
     CheckpointBehind,
@@ -95,9 +96,15 @@ class StreamState:
 
     def position(self) -> str | None:
         """Return the offset of the source up to which the stream has read, or where it will begin, if that is known."""
+        return self.position_before(self.checkpoint.begun + 1) if self.checkpoint else None
+
+    def position_before(self, number: int) -> str | None:
+        """Return the offset of the source at which a batch begins, if that is known."""
         if self.checkpoint is None:
             return None
-        offsets = self.checkpoint.read_offsets(self.checkpoint.begun)
+        offsets = self.checkpoint.read_offsets(number - 1)
+        if offsets is None and number > 0 and self.checkpoint.begun >= 0:
+            return None
         return offsets.sources[0] if offsets else self.checkpoint.first
 
 
@@ -106,7 +113,8 @@ def read_stream_state(pipeline: Pipeline, logs: Mapping[str, Log | None], lake: 
     assert pipeline.stream is not None
     state, reading = find_stream(pipeline, logs, lake), stream_reading(pipeline, lake)
     lag = pipeline.stream.lag(reading, state.position())
-    state = replace(state, lag=lag, notes=(*pipeline.stream.notes(reading), *_lost_notes(lag)))
+    notes = (*pipeline.stream.notes(reading), *_pattern_notes(pipeline), *code_notes(pipeline, state))
+    state = replace(state, lag=lag, notes=(*notes, *_lost_notes(lag)))
     problem = misplaced(pipeline, state.checkpoint_folder, lake) or _problem(pipeline, state, logs)
     return replace(state, problem=problem or recreated(pipeline, state, reading))
 
@@ -180,6 +188,23 @@ def _lost_notes(lag: Lag) -> list[str]:
     return [f"lost before they were read: {lag.lost}; the stream will stop and say so"] if lag.lost else []
 
 
+def _pattern_notes(pipeline: Pipeline) -> list[str]:
+    return [
+        f"{pattern.target}: each batch replaces the partitions it has rows of, so one whose rows come in several batches keeps the last"
+        for pattern in pipeline.writes
+        if pattern.kind == "replace_partitions"
+    ]
+
+
+def code_notes(pipeline: Pipeline, state: StreamState) -> list[str]:
+    """Return that the function of a stream with state changed: the groups that it has so far are of the former one."""
+    before = (read_declared(state.folder) or {}).get("code")
+    if not pipeline.stateful or before in (None, code_fingerprint(pipeline.function)) or state.finished < 0:
+        return []
+    again = f"oncelake restart {pipeline.name} --from-beginning"
+    return [f"the function changed, and the state has the groups of the former one; to compute them again: {again}"]
+
+
 def _problem(pipeline: Pipeline, state: StreamState, logs: Mapping[str, Log | None]) -> OncelakeError | None:
     """Return why a stream may not go on, or None."""
     facts = {"pipeline": pipeline.name, "folder": state.checkpoint_folder}
@@ -249,12 +274,18 @@ def _changed(pipeline: Pipeline, state: StreamState) -> StreamChanged | None:
     """Return that the stream was declared with another source, or kept another state, when its checkpoint was begun."""
     if state.checkpoint is None or state.checkpoint.is_empty:
         return None
-    before = read_declared(state.folder)
-    for name, value in declared_shape(pipeline).items():
-        if before is not None and name in before and before[name] != value:
+    before = read_declared(state.folder) or {}
+    for name, value in _declared_shape(pipeline).items():
+        if before.get(name, value) != value:
             facts = {"pipeline": pipeline.name, "where": pipeline.where}
             return StreamChanged(what=name, before=json.dumps(before[name]), now=json.dumps(value), **facts)
     return None
+
+
+def fits_declared(pipeline: Pipeline, folder: str) -> bool:
+    """Return whether a stream is declared as it was when its epoch began, as far as that is recorded."""
+    before = read_declared(folder) or {}
+    return all(before.get(name, value) == value for name, value in _declared_shape(pipeline).items())
 
 
 def recreated(pipeline: Pipeline, state: StreamState, reading: Reading) -> StreamChanged | None:
@@ -281,7 +312,13 @@ def record_source_ids(pipeline: Pipeline, state: StreamState, reading: Reading) 
         write_file(state.folder, SOURCE_IDS, json.dumps(dict(ids)).encode())
 
 
-def declared_shape(pipeline: Pipeline) -> dict[str, Any]:
+def declared_content(pipeline: Pipeline) -> bytes:
+    """Return what is recorded of the declaration when an epoch begins; with the code of a function that makes the state."""
+    code = {"code": code_fingerprint(pipeline.function)} if pipeline.stateful else {}
+    return json.dumps(_declared_shape(pipeline) | code).encode()
+
+
+def _declared_shape(pipeline: Pipeline) -> dict[str, Any]:
     """Return what may not change under a checkpoint: the source, and whether the query keeps state, and by which keys."""
     assert pipeline.stream is not None
     keys = [list(pattern.keys) for pattern in pipeline.writes] if pipeline.stateful else []
@@ -312,5 +349,5 @@ def plan_stream(
     for item in plan_batches(pipeline, [Batch(state.id.text, first)], logs):
         if state.problem is not None:
             yield replace(item, action="wait", why=state.problem.message, refusal=state.problem)
-        else:
+        elif not (state.missing and item.action == "skip"):  # read again for the targets that lack it
             yield replace(item, action="run", why=why)

@@ -15,6 +15,7 @@ from oncelake.model.intervals import Grid
 from oncelake.model.source_location import declared_at
 from oncelake.model.streams import REASON, Beginning, Lag
 from oncelake.spark.avro_column import CONFLUENT_HEADER, decode_avro, require_fastavro, schema_problem
+from oncelake.spark.kafka_client import topic_ids, topic_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,7 +24,6 @@ KINDS = ("string", "json", "avro", "confluent_avro", "bytes")
 _AVRO = ("avro", "confluent_avro")
 _STARTS = ("earliest", "latest")
 _RAW_VALUE, _RAW_KEY, _BAD_JSON = "__once_value", "__once_key", "__once_bad_json"
-_TIMEOUT = 5.0
 # What tells one message from all others; and how Spark spells the first offset there is.
 _PLACE, _EARLIEST = ("topic", "partition", "offset"), -2
 # Options that a batch read does not have.
@@ -259,18 +259,8 @@ class KafkaSource:
         return Lag(count, "messages", _lost(position, ends))
 
     def source_ids(self, reading: Reading) -> Mapping[str, str]:  # noqa: ARG002  the contract
-        """Return the ids of the topics: one that was deleted and created again has another, and offsets of its own."""
-        try:
-            from confluent_kafka import TopicCollection
-            from confluent_kafka.admin import AdminClient
-        except ImportError:
-            return {}
-        try:
-            admin = AdminClient({**self._client_settings(), "log_level": 0}, logger=_SILENT)
-            asked = admin.describe_topics(TopicCollection(list(self.topics)), request_timeout=_TIMEOUT)
-            return {topic: str(found.result(_TIMEOUT).topic_id) for topic, found in asked.items()}
-        except Exception:  # noqa: BLE001  as above: the stream itself will say what is wrong
-            return {}
+        """Return the ids of the topics."""
+        return topic_ids(self.topics, self._client_settings())
 
     def beginning(self, reading: Reading, first: str | None) -> Beginning:  # noqa: ARG002  the contract
         """Return the first offsets as far as the topics still have them; of partitions that came later their beginning."""
@@ -298,26 +288,9 @@ class KafkaSource:
         return {**settings, "bootstrap.servers": self.servers}
 
     def _ends(self) -> dict[tuple[str, int], tuple[int, int]] | None:
-        """Return the first and the next offset of every partition; None without a client, or if no broker answers."""
-        try:
-            from confluent_kafka import Consumer, TopicPartition
-        except ImportError:
-            return None
+        """Return the first and the next offset of every partition, if a broker can be asked."""
         level = "read_committed" if self.read_committed else "read_uncommitted"
-        settings = {**self._client_settings(), "group.id": "oncelake", "isolation.level": level}
-        try:
-            consumer = Consumer({**settings, "log_level": 0}, logger=_SILENT)
-            try:
-                found = {}
-                for topic in self.topics:
-                    for number in consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions:
-                        place = TopicPartition(topic, number)
-                        found[topic, number] = consumer.get_watermark_offsets(place, timeout=_TIMEOUT)
-                return found
-            finally:
-                consumer.close()
-        except Exception:  # noqa: BLE001  whatever the client raises: the stream itself will say what is wrong
-            return None
+        return topic_offsets(self.topics, self._client_settings(), level)
 
 
 def _lost(position: Mapping[str, Any], ends: Mapping[tuple[str, int], tuple[int, int]]) -> str:
@@ -401,15 +374,3 @@ def _decode_struct(schema: str, text: Column, name: str, no_json: Column) -> tup
     no_object = F.when(~F.ltrim(text).startswith("{"), F.lit(f"{name}: the JSON text is not an object"))
     no_fit = F.when(parsed[_BAD_JSON].isNotNull(), F.lit(f"{name}: the JSON text does not fit the schema"))
     return parsed.dropFields(_BAD_JSON), F.coalesce(no_json, no_object, no_fit)
-
-
-class _Silent:
-    """A logger that says nothing: a broker that is away is no news here."""
-
-    def log(self, *_: Any, **__: Any) -> None:
-        """Do nothing."""
-
-    debug = info = warning = error = critical = log
-
-
-_SILENT = _Silent()

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.errors import BatchesUnknown, OncelakeError, SparkLost, StreamsNotRemote
+from oncelake.errors import BatchesUnknown, MessagesLost, OncelakeError, SparkLost, StreamsNotRemote
 from oncelake.model.slices import Batch
-from oncelake.model.streams import BatchOffsets
+from oncelake.model.streams import BatchOffsets, MessageSource
 from oncelake.model.work import ALREADY_DONE, COMMITTED, Outcome
 from oncelake.planning.batches import plan_batches
 from oncelake.planning.streams import (
     StreamState,
+    code_notes,
     facts_offsets,
     misplaced,
     read_stream_state,
@@ -67,6 +68,11 @@ def ready_state(pipeline: Pipeline, context: RunContext) -> StreamState:
     # Once per run, because it is a request to the store.
     if problem := state.problem or misplaced(pipeline, state.checkpoint_folder, context.lake, ask_store=True):
         raise problem
+    if state.lag.lost and isinstance(pipeline.stream, MessageSource):
+        # Spark notices it only when it reads there, and a topic that was cut off may have grown past it by then.
+        raise MessagesLost(pipeline=pipeline.name, where=pipeline.where, problem=state.lag.lost)
+    for note in code_notes(pipeline, state):
+        context.warn(f"{pipeline.name}: {note}")
     prepare_checkpoint(pipeline, state)
     record_source_ids(pipeline, state, stream_reading(pipeline, context.lake))
     return state

@@ -6,13 +6,22 @@ import re
 
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.conflicts import ErrorKind, classify, one_line
-from oncelake.errors import MessagesLost, OncelakeError, SparkLost, StreamChanged, StreamFailed, UpstreamRewritten
+from oncelake.errors import (
+    MessagesLost,
+    OncelakeError,
+    SparkLost,
+    StreamChanged,
+    StreamFailed,
+    UpstreamRecreated,
+    UpstreamRewritten,
+    UpstreamVacuumed,
+)
 from oncelake.spark.session import log_folder
 
 _LOST = re.compile(r"KAFKA_DATA_LOSS|failOnDataLoss|OffsetOutOfRange|data may have been lost", re.IGNORECASE)
-_REWRITTEN = re.compile(
-    r"DELTA_SOURCE_(TABLE_)?IGNORE_(CHANGES|DELETE)|differs from|DIFFERENT_DELTA_TABLE_READ_BY_STREAMING"
-)
+_RECREATED = re.compile(r"DIFFERENT_DELTA_TABLE_READ_BY_STREAMING|differs from")
+_REWRITTEN = re.compile(r"DELTA_SOURCE_(TABLE_)?IGNORE_(CHANGES|DELETE)")
+_VACUUMED = re.compile(r"FAILED_READ_FILE.FILE_NOT_EXIST|DELTA_FILE_NOT_FOUND|DELTA_CHANGE_DATA_FILE_NOT_FOUND")
 _STATE = re.compile(r"STATE_STORE_\w*SCHEMA_NOT_COMPATIBLE|STATEFUL_OPERATOR_NOT_MATCH|STATE_SCHEMA", re.IGNORECASE)
 _NO_KAFKA = re.compile(r"Failed to find (the )?data source: kafka", re.IGNORECASE)
 _WRAPPED = re.compile(r"terminated with exception: (.*?)(?: SQLSTATE: \w+)?$", re.DOTALL)
@@ -33,16 +42,25 @@ def known_failure(error: Exception, pipeline: str, where: str) -> OncelakeError 
     text, problem, facts = str(error), _problem(error), {"pipeline": pipeline, "where": where}
     if _LOST.search(text):
         return MessagesLost(problem=problem, **facts)
+    if _RECREATED.search(text):
+        return UpstreamRecreated(problem=_first_sentence(problem), **facts)
     if _REWRITTEN.search(text):
-        return UpstreamRewritten(problem=problem, **facts)
+        return UpstreamRewritten(problem=_first_sentence(problem), **facts)
+    if _VACUUMED.search(text):
+        return UpstreamVacuumed(problem=problem, **facts)
     if _STATE.search(text):
-        return StreamChanged(what="state", before="another shape", now=problem, **facts)
+        return StreamChanged(what="state", before="of other columns or types", now=_first_sentence(problem), **facts)
     if _NO_KAFKA.search(text):
         jars = "python -m oncelake.spark.prepare --kafka"
         return StreamFailed(
             problem=f"the session has no Kafka source: {jars}, and pass its jars to your session", **facts
         )
     return None
+
+
+def _first_sentence(problem: str) -> str:
+    """Return what happened, without Delta's advice: to ignore changes is what a stream of ours never does."""
+    return re.split(r"(?<=\w)[.] (?=[A-Z])", problem)[0]
 
 
 def _problem(error: Exception) -> str:

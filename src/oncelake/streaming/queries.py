@@ -16,12 +16,11 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.errors import OncelakeError
 from oncelake.model.failpoints import failpoint
 from oncelake.model.slices import Batch
 from oncelake.model.work import ALREADY_DONE, COMMITTED, Outcome
 from oncelake.planning.batches import plan_batches
-from oncelake.planning.streams import DECLARED, PROGRESS, StreamState, declared_shape, stream_reading
+from oncelake.planning.streams import DECLARED, PROGRESS, StreamState, declared_content, stream_reading
 from oncelake.running.attempt import failure_of
 from oncelake.running.context import RunContext
 from oncelake.running.execute import run_slice
@@ -123,9 +122,10 @@ class StreamQuery:
         """Take in why the query ended, unless a batch has reported that already."""
         if self.only is not None and self._stopping:
             return
+        bad = [outcome for outcome in self.outcomes if outcome.outcome not in (COMMITTED, ALREADY_DONE)]
         found = error_of_stream(error, self.pipeline)
-        self._note_progress(found)
-        if any(outcome.outcome not in (COMMITTED, ALREADY_DONE) for outcome in self.outcomes):
+        self._note_progress((bad[0].error or "").partition("\n")[0] if bad else found.message)
+        if bad:
             return
         checkpoint = load_checkpoint(self.state.checkpoint_folder)
         batch = Batch(self.state.id.text, (checkpoint.finished if checkpoint else -1) + 1)
@@ -199,7 +199,7 @@ class StreamQuery:
         }
         return MicroBatch(self.pipeline.stream, frame, pins, self.state.folder, self.pipeline.stateful, begun)
 
-    def _note_progress(self, error: OncelakeError | None = None) -> None:
+    def _note_progress(self, error: str | None = None) -> None:
         """Write how far the query is where `status` finds it. It is for people: nothing depends on it."""
         with suppress(Exception):
             progress = self._query.lastProgress if self._query else None
@@ -210,7 +210,7 @@ class StreamQuery:
             write_file(self.state.folder, PROGRESS, json.dumps(document).encode())
 
 
-def progress_document(progress: Any, error: OncelakeError | None) -> dict[str, Any]:
+def progress_document(progress: Any, error: str | None) -> dict[str, Any]:
     """Return what `status` shows of a query, by Spark's account of its last batch."""
     found = json.loads(progress.json) if hasattr(progress, "json") else dict(progress or {})
     source, state = (found.get("sources") or [{}])[0], found.get("stateOperators") or []
@@ -222,7 +222,7 @@ def progress_document(progress: Any, error: OncelakeError | None) -> dict[str, A
         "behind": (source.get("metrics") or {}).get("maxOffsetsBehindLatest"),
         "state_rows": sum(each.get("numRowsTotal", 0) for each in state) if state else None,
         "state_bytes": sum(each.get("memoryUsedBytes", 0) for each in state) if state else None,
-        "error": error.message if error else None,
+        "error": error,
     }
 
 
@@ -240,7 +240,7 @@ def prepare_checkpoint(pipeline: Pipeline, state: StreamState) -> None:
     Spark refuses a new checkpoint that has temporary files, which a kill during the first batch leaves.
     """
     if state.checkpoint is None or state.checkpoint.is_empty:
-        write_file(state.folder, DECLARED, json.dumps(declared_shape(pipeline)).encode())
+        write_file(state.folder, DECLARED, declared_content(pipeline))
         if state.checkpoint is not None:
             remove_entries(state.checkpoint_folder, state.checkpoint.temporary)
         if state.checkpoint is None or state.checkpoint.query != state.id.query:
