@@ -116,7 +116,9 @@ def read_stream_state(pipeline: Pipeline, logs: Mapping[str, Log | None], lake: 
     notes = (*pipeline.stream.notes(reading), *_pattern_notes(pipeline), *code_notes(pipeline, state))
     state = replace(state, lag=lag, notes=(*notes, *_lost_notes(lag)))
     problem = misplaced(pipeline, state.checkpoint_folder, lake) or _problem(pipeline, state, logs)
-    return replace(state, problem=problem or recreated(pipeline, state, reading))
+    if problem is None and lag.count is not None:  # a broker that does not answer is not asked twice
+        problem = recreated(pipeline, state, reading)
+    return replace(state, problem=problem)
 
 
 def find_stream(pipeline: Pipeline, logs: Mapping[str, Log | None], lake: Lake) -> StreamState:
