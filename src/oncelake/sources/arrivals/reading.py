@@ -32,7 +32,7 @@ from oncelake.sources.arrivals.parsing.packs import (
 )
 from oncelake.sources.arrivals.parsing.row_groups import NOT_AS_EXPECTED
 from oncelake.sources.arrivals.parts import Footer
-from oncelake.sources.arrivals.pinning import evolve_schema, partition_drift, pin_schema
+from oncelake.sources.arrivals.pinning import evolve_schema, first_schema, held_back, partition_drift
 from oncelake.sources.arrivals.quarantine import write_quarantine
 from oncelake.sources.arrivals.schema_inference import Drift
 from oncelake.sources.arrivals.schema_store import PinnedSchema, SchemaStore
@@ -104,7 +104,7 @@ class BatchRead(CountedRead):
         return self.backlog.manifests.folder, self.pins["manifest"]
 
     @cached_property
-    def _computed(self) -> tuple[DataFrame, Account]:
+    def _computed(self) -> tuple[DataFrame, Account, str | None]:
         """Read the files. Large Parquet files that fit the schema are read by the write itself, the others before it."""
         ship_package(self.session)
         entries = entries_of(self.files, self.reading.lake.file(""))
@@ -112,9 +112,10 @@ class BatchRead(CountedRead):
         pinned = self._pinned_schema()
         fitting = {} if self._identity in _kept_batches else fitting_files(entries, footers, pinned.schema)
         others = without(entries, fitting)
-        records, counts, pinned = self._parse(others, footers, pinned)
+        records, found, pinned = self._parse(others, footers, pinned)
         self._verify(others)
-        counts = count_fitting(counts, fitting)
+        pinned = self._store.pin(pinned, self.pins["manifest"])
+        counts = count_fitting(found.files, fitting)
         copies = self._copies(counts)
         if copies.skipped:  # files whose rows are passed on have no hash
             records = records.where(F.col(INDEX).isNull() | ~F.col(INDEX).isin(list(copies.originals)))
@@ -127,7 +128,8 @@ class BatchRead(CountedRead):
         account.check(self.reading)
         bad = records.where(F.col(KIND) == BAD_ROW)
         write_quarantine(bad, self.files, self.reading, self.pins["manifest"], account.quarantined)
-        return (rows if kept is None else kept).select(*self._columns(pinned)), account
+        written = (rows if kept is None else kept).select(*self._columns(pinned))
+        return written, account, held_back(self.source, pinned, found.drift)
 
     def _copies(self, counts: pa.Table) -> Copies:
         """Return which files have the content of another one. Rows that replace others are never skipped, nor are retries."""
@@ -143,17 +145,25 @@ class BatchRead(CountedRead):
 
     def notes(self) -> tuple[str, ...]:
         """Return what is to be said of the files of the batch."""
-        copies, paths = self._computed[1].copies, self.files["path"]
+        _, account, held = self._computed
+        rescued = f"values are rescued, because the table cannot {held}; with delta.enableTypeWidening = true it can"
+        return (*self._copy_notes(account.copies), *([rescued] if held else []))
+
+    def _copy_notes(self, copies: Copies) -> tuple[str, ...]:
         if not copies.originals:
             return ()
-        some = list(copies.originals.items())[:_EXAMPLES]
+        some, paths = list(copies.originals.items())[:_EXAMPLES], self.files["path"]
         examples = ", ".join(f"{paths[number].as_py()} (as {original})" for number, original in some)
         done = "skipped" if copies.skipped else "ingested all the same"
         return (f"files with the content of another file: {len(copies.originals):,}, {done}: {examples}",)
 
     def _pinned_schema(self) -> PinnedSchema:
-        pinned = pin_schema(self.source, self._store, self.files, self.reading)
-        return evolve_schema(self.source, self._store, pinned, self._folder_drift(pinned), self.reading)
+        """Return the schema that the batch starts from. What an earlier try at it pinned, and did not commit, does not count."""
+        number = self.pins["manifest"]
+        was_committed = number in self.backlog.manifests.recorded(number - 1)
+        known = self._store.newest() if was_committed else self._store.newest_before(number)
+        pinned = first_schema(self.source, known, self.files, self.reading)
+        return evolve_schema(self.source, pinned, self._folder_drift(pinned), self.reading)
 
     @property
     def _store(self) -> SchemaStore:
@@ -161,16 +171,16 @@ class BatchRead(CountedRead):
 
     def _parse(
         self, entries: pa.Table, footers: Mapping[int, Footer], pinned: PinnedSchema
-    ) -> tuple[DataFrame, pa.Table, PinnedSchema]:
+    ) -> tuple[DataFrame, RecordCounts, PinnedSchema]:
         """Return the records of files, computed and counted; the schema grows until every value that may have a column has one."""
         whole: set[int] = set()
         for _ in range(_TRIES):
             records, counts = self._count(entries, footers, pinned, whole)
-            following = evolve_schema(self.source, self._store, pinned, counts.drift, self.reading)
-            if following.version == pinned.version:
+            following = evolve_schema(self.source, pinned, counts.drift, self.reading)
+            if following is pinned:
                 break
             pinned = following
-        return records, counts.files, pinned
+        return records, counts, pinned
 
     def _count(
         self, entries: pa.Table, footers: Mapping[int, Footer], pinned: PinnedSchema, whole: set[int]
