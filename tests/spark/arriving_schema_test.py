@@ -101,3 +101,25 @@ def test_a_failed_batch_pins_no_schema_for_good(arriving, landing):
     p = arriving(events(merged, evolution="rescue"))
     assert [outcome for _, outcome in outcomes(p.run())] == ["committed"]
     assert table(p) == [(1,), (3,), (4,)]
+
+
+def test_no_value_of_a_folder_is_lost(arriving, landing):
+    p = arriving(events(schema="id long, region string, n int, s struct<a:int>", evolution="rescue"))
+    drop(landing, "region=DE/a.json", {"id": 1, "region": "FR"}, {"id": 2}, {"id": 3, "region": "DE"})
+    drop(landing, "region=EU/region=US/b.json", {"id": 4}, {"id": 5, "region": "MX"})
+    drop(landing, "Region=AT/c.json", {"id": 6})
+    drop(landing, "no col=1/n=x/s=1/d.json", {"id": 7, "n": 1}, {"id": 8})
+    assert outcomes(p.run()) == [("batch 0", "committed")]
+    found = {row["id"]: row for row in rows(p).collect()}
+    assert [found[number]["region"] for number in range(1, 8)] == ["FR", "DE", "DE", "US", "MX", "AT", None]
+    rescued = {number: json.loads(row["_rescued"]) for number, row in found.items() if row["_rescued"]}
+    values = {number: {name: each["value"] for name, each in row.items()} for number, row in rescued.items()}
+    assert values == {
+        1: {"region": "DE"},
+        4: {"region": "EU"},
+        5: {"region": "EU/US"},
+        7: {"no col": "1", "n": "x", "s": "1"},
+        8: {"no col": "1", "n": "x", "s": "1"},
+    }
+    assert rescued[8]["n"]["reason"] == "the name of the folder does not fit the column"
+    assert rescued[7]["no col"]["reason"] == "no such column"

@@ -12,7 +12,7 @@ import posixpath
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import NamedTuple
@@ -78,13 +78,15 @@ def discover(pattern: str, root: str = "", ignore: Sequence[str] = TEMPORARY) ->
 
 
 def partition_values(path: str) -> dict[str, str | None]:
-    """Return the values of the hive-style folders (`day=2024-03-15`) in a path, decoded as Spark does."""
-    pairs = (folder.partition("=") for folder in path.split("/")[:-1])
-    return {
-        _decode(name): None if value == _NO_PARTITION else _decode(value)
-        for name, is_pair, value in pairs
-        if name and is_pair
-    }
+    """Return the values of the hive-style folders (`day=2024-03-15`) in a path, decoded as Spark does; the innermost wins."""
+    return dict(folder_pairs(path))
+
+
+def folder_pairs(path: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the names and values of the hive-style folders in a path, from the outermost one."""
+    for name, is_pair, value in (folder.partition("=") for folder in path.split("/")[:-1]):
+        if name and is_pair:
+            yield _decode(name), None if value == _NO_PARTITION else _decode(value)
 
 
 def _decode(text: str) -> str:
