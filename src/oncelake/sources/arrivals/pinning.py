@@ -51,7 +51,7 @@ def evolve_schema(
     source: ArrivingFiles, pinned: PinnedSchema, drift: Sequence[Drift], reading: Reading
 ) -> PinnedSchema:
     """Return the schema after values that do not fit it: the same, or a new version with more or wider columns."""
-    found = evolve(pinned, drift, source.policy, fixed_columns(reading))
+    found = evolve(pinned, drift, source.policy, fixed_columns(reading) if drift else ())
     if found.refused:
         raise SchemaFrozen(
             pipeline=reading.pipeline, where=reading.where, slice=str(reading.slice), problem="; ".join(found.refused)

@@ -19,7 +19,9 @@ def fixed_columns(reading: Reading) -> tuple[pa.Schema, ...]:
 
     Delta widens the types of a table that has the feature, in an append. Keyed writes cast to the types of the table.
     """
-    logs = [(pattern, reading.lake.table(pattern.target).log()) for pattern in reading.writes]
+    targets = [(pattern, reading.lake.table(pattern.target)) for pattern in reading.writes]
+    # The commit protocol has just read the logs.
+    logs = [(pattern, target.last_log() or target.log()) for pattern, target in targets]
     tables = [(pattern, log) for pattern, log in logs if isinstance(log, TableLog)]
     return tuple(columns_of(log) for pattern, log in tables if pattern.keys or not log.widens_types)
 
