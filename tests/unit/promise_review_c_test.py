@@ -8,7 +8,7 @@ import pytest
 
 import oncelake as once
 from oncelake.declare.code_fingerprint import pipeline_fingerprint
-from oncelake.errors import MovedTable, SourceMissing, WrongHeader
+from oncelake.errors import MovedTable, SchemaFrozen, SourceMissing, WrongHeader
 from oncelake.model.intervals import Grid, Interval
 from oncelake.model.markers import Marker, marker, reapply_app_id, restate_app_id, restore_marker
 from oncelake.model.slices import Whole
@@ -234,3 +234,20 @@ def test_status_names_a_retry_only_where_it_can_help(error, next_):
     assert failure.problem == error.message
     assert failure.next.startswith(next_)
     assert "\n" not in failure.next
+
+
+@pytest.mark.parametrize("code", ["blocked", "earlier_not_done"])
+def test_batches_that_a_failed_one_holds_back_have_its_next_command(code):
+    pipeline = once.pipeline(reads=once.files("landing", format="json"), writes=once.append("s.t"), name="load")(
+        lambda rows: rows
+    )
+    frozen = SchemaFrozen(pipeline="load", where="p.py:1", slice="batch 3", problem="there is no column 'x'")
+    names = {"pipeline": "load", "target": "s.t", "start": None, "end": None, "at": NOW}
+    entries = [
+        {**names, "slice": "batch 4", "outcome": "blocked", "code": code, "error": "waits for batch 3"},
+        {**names, "slice": "batch 3", "outcome": "failed", "code": frozen.code, "error": str(frozen)},
+    ]
+    inputs = StatusInputs({}, entries, lambda *_: [], Identity())
+    later, first = target_status(pipeline, pipeline.writes[0], None, inputs, NOW).failed
+    assert later.next == first.next
+    assert "--failed" not in later.next

@@ -238,6 +238,11 @@ class TableLog:
         """Whether rows are marked as deleted instead of files rewritten."""
         return self._setting("delta.enableDeletionVectors") == "true"
 
+    @property
+    def widens_types(self) -> bool:
+        """Whether an append may widen the types of columns."""
+        return self._setting("delta.enableTypeWidening") == "true"
+
     def _setting(self, name: str) -> str | None:
         return dict(self.metadata.get("configuration") or {}).get(name)
 

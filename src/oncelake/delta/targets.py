@@ -14,6 +14,7 @@ from oncelake.delta.tables import delta_log, require_log
 from oncelake.errors import RowsOutsideSlice, SourceUnreadable, WorkFailed, WrongColumns
 from oncelake.model.contracts import Log, Stamp, Writing
 from oncelake.model.failpoints import failpoint
+from oncelake.model.names import is_refused_by_delta
 from oncelake.spark.columns import FrameOrigin, column_types
 from oncelake.spark.materialize import materialize
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 Error = TypeVar("Error", bound=WorkFailed)
 
 _EXAMPLES = 3
-_REFUSED = re.compile(r"[ ,;{}()\n\t=]")
 # The file of checksums beside `a:b.json` is `.a:b.json.crc`, and Hadoop takes what is before the colon for a scheme.
 _COLON = re.compile(r"Relative path in absolute URI: \.([^/\n]*:[^/\n]*)\.crc")
 
@@ -151,7 +151,7 @@ def _refuse_names(frame: DataFrame, log: TableLog | None, writing: Writing) -> N
     configuration = log.metadata.get("configuration") or {} if log else {}
     if configuration.get("delta.columnMapping.mode", "none") != "none":
         return
-    wrong = [name for name in frame.columns if _REFUSED.search(name)]
+    wrong = [name for name in frame.columns if is_refused_by_delta(name)]
     if wrong:
         named = ", ".join(map(repr, wrong))
         difference = (

@@ -175,8 +175,8 @@ class Reading:
     grid: Grid | None
     lake: Lake
     where: str
-    # Former names of the pipeline, under which a source may keep what it knows.
-    formerly: tuple[str, ...] = ()
+    formerly: tuple[str, ...] = ()  # names of the pipeline under which a source may keep what it knows
+    writes: tuple[Pattern, ...] = ()  # how the rows are written; empty where nothing is written
 
 
 class SourceStats(Protocol):

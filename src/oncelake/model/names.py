@@ -10,6 +10,7 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f/\\*?{}\[\]:%#]")
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")
 # Not `abfss://container@account…`: there the name before the @ is no secret.
 _CREDENTIALS = re.compile(r"[A-Za-z0-9+.-]+://[^/@]*:(?!\d+/).*@|s3[an]?://[^/]*@", re.IGNORECASE)
+_REFUSED_BY_DELTA = re.compile(r"[ ,;{}()\n\t=]")
 # delta-rs, which creates tables and writes the ledger, cannot open such a folder, or opens another one.
 _UNUSABLE = re.compile(r"[\[\]|^\\]|%[0-9A-Fa-f]{2}")
 
@@ -28,6 +29,11 @@ def table_name_problem(name: object) -> str | None:
                 f"table name {name!r}: the part {part!r} starts with _ or . (a hidden folder), or has spaces around it"
             )
     return None
+
+
+def is_refused_by_delta(column: str) -> bool:
+    """Return whether Delta refuses the name of a column, in a table without column mapping."""
+    return _REFUSED_BY_DELTA.search(column) is not None
 
 
 def lake_path(lake: Any, root: str | Path = "") -> str:

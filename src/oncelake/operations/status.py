@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -141,7 +141,7 @@ def target_status(
             *((interval, decision.why) for interval, decision in decisions if decision.cause == STALE),
             *_stale_whole(pipeline, pattern, log),
         ),
-        failed=tuple(_failures(pipeline, pattern, [*gaps, *pending], last, inputs)),
+        failed=_unblocked_by_first(pipeline, list(_failures(pipeline, pattern, [*gaps, *pending], last, inputs))),
         running=inputs.running.get(pattern.target),
         warnings=(
             *_warnings(pipeline, pattern, log, inputs.identity),
@@ -204,6 +204,15 @@ def _failures(
         if undone:
             problem = (entry["error"] or entry["outcome"]).splitlines()[0]
             yield Failure(entry["slice"], entry["code"], problem, _next(entry, pipeline))
+
+
+def _unblocked_by_first(pipeline: Pipeline, failures: Sequence[Failure]) -> tuple[Failure, ...]:
+    """Return failures; batches that a failed one holds back have its next command, because theirs cannot help."""
+    blocked = {error.code for error in all_errors() if error.outcome == "blocked"}
+    first = next((failure for failure in failures if failure.code not in blocked), None)
+    if first is None or (pipeline.arrival is None and pipeline.stream is None):
+        return tuple(failures)
+    return tuple(replace(each, next=first.next) if each.code in blocked else each for each in failures)
 
 
 def _next(entry: Mapping[str, Any], pipeline: Pipeline) -> str:

@@ -28,8 +28,7 @@ def scope_of(pipeline: Pipeline, request: Request) -> tuple[Scope, str | None]:
 def _arrived(name: str, chosen_by: str, request: Request) -> Scope:
     """Return the scope of a pipeline that is driven by arrivals: all files, or those of a range."""
     grid, (date, first, last) = Grid("day"), (request.date, request.start, request.end)
-    # A date of all pipelines is meant for those with intervals: what they read must have been taken in.
-    if not request.names or not (date or first or last):
+    if not (date or first or last):
         return Scope(name, None, 1, "what has arrived")
     try:
         start = grid.parse(date or first or "1970-01-01")

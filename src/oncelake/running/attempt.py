@@ -253,7 +253,8 @@ class _Attempt:
     def _reading(self) -> Reading:
         pipeline, slice_ = self.pipeline, self.works[0].slice
         formerly = pipeline.formerly or ()
-        return Reading(pipeline.name, slice_, pipeline.grid, self.context.lake, pipeline.where, formerly)
+        writes = tuple(pipeline.writes)
+        return Reading(pipeline.name, slice_, pipeline.grid, self.context.lake, pipeline.where, formerly, writes)
 
     def _state(self, work: Work) -> CommitState:
         return commit_state(work, self.context.lake.table(work.target))

@@ -461,3 +461,31 @@ def test_chunks_do_not_show(tmp_path, monkeypatch):
     write(tmp_path, *(f"{number:02}.json" for number in range(10)))
     found = discover(str(tmp_path), str(tmp_path)).files
     assert found["path"].to_pylist() == [f"{number:02}.json" for number in range(10)]
+
+
+def stored(pattern, root):
+    return discover(pattern, str(root)).files["path"].to_pylist()
+
+
+def test_every_spelling_of_a_folder_gives_the_same_paths(tmp_path):
+    root = tmp_path / "project"
+    for folder in (root / "in" / "deep", tmp_path / "outside"):
+        folder.mkdir(parents=True)
+        (folder / "a.json").touch()
+    for spelled in ("in", "./in", "in/", "in//", "in/../in", "in/deep/..", "../project/in", "in/./deep/../"):
+        assert stored(f"{root}/{spelled}", root) == ["in/deep/a.json"], spelled
+        assert stored(f"{root}/{spelled}/**/*.json", root) == ["in/deep/a.json"], spelled
+    for spelled in ("../outside", "../outside/../outside", "in/../../outside"):
+        assert stored(f"{root}/{spelled}", root) == ["../outside/a.json"], spelled
+    assert stored(f"{tmp_path}/project/../outside", root / "in") == [f"{tmp_path}/outside/a.json"]
+
+
+def test_a_link_before_two_dots_is_followed(tmp_path):
+    (tmp_path / "far" / "target").mkdir(parents=True)
+    (tmp_path / "far" / "in").mkdir()
+    (tmp_path / "far" / "in" / "a.json").touch()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "b.json").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "target")
+    (path,) = stored(f"{tmp_path}/link/../in", tmp_path)
+    assert (tmp_path / path).samefile(tmp_path / "far" / "in" / "a.json")

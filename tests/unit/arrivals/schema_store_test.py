@@ -95,3 +95,24 @@ def test_of_two_processes_that_save_one_version_one_wins(tmp_path):
     assert sorted(saved[0] + saved[1]) == list(range(1, 21))
     for each in SchemaStore(str(tmp_path)).history():
         assert each.schema.names == [f"c{0 if each.version in saved[0] else 1}"]
+
+
+def test_what_a_failed_batch_pinned_does_not_bind_its_next_try(tmp_path):
+    store = SchemaStore(str(tmp_path))
+    first = store.pin(pinned("id bigint"), 0)
+    second = store.pin(evolve(first, [Drift("bad", "string", 1)]).following, 1)
+    assert (second.version, second.batch, store.newest()) == (2, 1, second)
+    assert store.newest_before(1) == first  # batch 1 is read again
+    assert store.newest_before(2) == second  # batch 1 was committed
+    third = store.pin(first, 1)  # without the file that had the column
+    assert (third.version, third.schema) == (3, first.schema)
+    assert third.reason == "version 1 again, after batch 1 failed"
+    assert store.newest_before(2) == third
+    assert [store.newest_before(0), SchemaStore(str(tmp_path / "none")).newest_before(0)] == [third, None]
+
+
+def test_the_same_schema_is_pinned_once(tmp_path):
+    store = SchemaStore(str(tmp_path))
+    first = store.pin(pinned("id bigint"), 0)
+    assert store.pin(pinned("id bigint"), 0) == store.pin(first, 7) == first
+    assert store.versions() == [1]

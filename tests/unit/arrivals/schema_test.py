@@ -39,8 +39,9 @@ def ddl(schema):
     return ", ".join(f"{each.name} {type_name(each.type)}" for each in schema)
 
 
-def evolved(before, *drift, policy="evolve"):
-    found = evolve(pinned(before), [Drift(*each) for each in drift], policy)
+def evolved(before, *drift, policy="evolve", tables=()):
+    fixed = [parse_schema(table) for table in tables]
+    found = evolve(pinned(before), [Drift(*each) for each in drift], policy, fixed)
     return ddl(found.following.schema) if found.following else found.outcome
 
 
@@ -368,3 +369,39 @@ def test_a_schema_only_grows_and_settles(columns, seen):
     assert all(widen(arrow, after.schema.field(name).type) == after.schema.field(name).type for name, arrow in columns)
     assert evolve(after, drift).outcome == "unchanged"
     assert PinnedSchema.from_json(after.to_json()) == after
+
+
+# What the tables of a pipeline can take.
+
+
+@pytest.mark.parametrize(
+    ("before", "seen", "table", "after"),
+    [
+        ("a int", "int64", "a int", "unchanged"),
+        ("a int", "int64", "A int", "unchanged"),
+        ("a float", "double", "a float", "unchanged"),
+        ("a decimal(5,2)", "decimal128(20, 4)", "a decimal(5,2)", "unchanged"),
+        ("a int", "int64", "b int", "a bigint"),  # the function drops or renames it
+        ("a int", "int64", "a string", "a bigint"),  # the function converts it
+        ("a int", "int64", "a bigint", "a bigint"),
+        ("a struct<b:int>", "struct<b: int64, c: string>", "a struct<b:int>", "a struct<b:int,c:string>"),
+        ("a array<int>", "list<item: int64>", "a array<int>", "unchanged"),
+        ("a map<string,int>", "map<string, int64>", "a map<string,int>", "unchanged"),
+    ],
+)
+def test_a_column_stays_as_narrow_as_a_table_that_cannot_widen_it(before, seen, table, after):
+    assert evolved(before, ("a", seen, 1), tables=[table]) == after
+    assert evolved(before, ("a", seen, 1), tables=["z int", table]) == after
+
+
+@pytest.mark.parametrize("name", ["bad col", "a,b", "a;b", "a{b", "a(b)", "a=b", "a\nb", "a\tb"])
+def test_a_new_column_with_a_name_that_delta_refuses_is_not_added(name):
+    assert evolved("id bigint", (name, "int64", 1)) == "unchanged"
+    assert evolved("id bigint", (name, "int64", 1), ("good", "int64", 1)) == "id bigint, good bigint"
+    assert [each.name for each in infer([Drift(name, "int64", 1)])] == [name]  # the function renames it
+
+
+def test_a_new_field_with_a_name_that_delta_refuses_is_not_added():
+    assert evolved("id bigint", ("a", "struct<b c: int64>", 1)) == "unchanged"
+    assert evolved("id bigint", ("a", "struct<b c: int64, d: int64>", 1)) == "id bigint, a struct<d:bigint>"
+    assert evolved("a struct<d:bigint>", ("a", "struct<b c: int64, d: int64>", 1)) == "unchanged"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +115,10 @@ class ArrivingFiles:
 
     def waiting(self, reading: Reading, done: int | None) -> Waiting:
         """Return the frozen batches that are not done, and those that would be frozen from the files there are now."""
-        return self._backlog(reading).waiting(done)
+        from oncelake.sources.arrivals.declared_changes import declared_changes
+
+        waiting = self._backlog(reading).waiting(done)
+        return replace(waiting, notes=(*waiting.notes, *declared_changes(self, reading, waiting)))
 
     def freeze(self, reading: Reading, done: int | None) -> Waiting:
         """Freeze what has arrived, and return the frozen batches that are not done."""

@@ -12,7 +12,7 @@ import posixpath
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import NamedTuple
@@ -78,13 +78,15 @@ def discover(pattern: str, root: str = "", ignore: Sequence[str] = TEMPORARY) ->
 
 
 def partition_values(path: str) -> dict[str, str | None]:
-    """Return the values of the hive-style folders (`day=2024-03-15`) in a path, decoded as Spark does."""
-    pairs = (folder.partition("=") for folder in path.split("/")[:-1])
-    return {
-        _decode(name): None if value == _NO_PARTITION else _decode(value)
-        for name, is_pair, value in pairs
-        if name and is_pair
-    }
+    """Return the values of the hive-style folders (`day=2024-03-15`) in a path, decoded as Spark does; the innermost wins."""
+    return dict(folder_pairs(path))
+
+
+def folder_pairs(path: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the names and values of the hive-style folders in a path, from the outermost one."""
+    for name, is_pair, value in (folder.partition("=") for folder in path.split("/")[:-1]):
+        if name and is_pair:
+            yield _decode(name), None if value == _NO_PARTITION else _decode(value)
 
 
 def _decode(text: str) -> str:
@@ -99,10 +101,38 @@ def _plain(path: str) -> str:
     return str(local_path(path)) if path and is_local(path) else path
 
 
+def stored_prefix(pattern: str, root: str) -> str:
+    """Return what the stored paths of the files of a pattern start with; the same for every spelling of a folder."""
+    root = _plain(root)
+    return _prefix(split_pattern(_plain(pattern), root)[0], root)
+
+
 def _prefix(folder: str, root: str) -> str:
-    """Return what the paths of files in a folder start with: relative to the root if it lies below it."""
-    whole = f"{folder.rstrip('/')}/"
-    return whole.removeprefix(f"{root.rstrip('/')}/") if root else whole
+    """Return what the paths of files in a folder start with: relative to the root if it lies below it, or was declared so."""
+    if not is_local(folder):
+        return f"{folder.rstrip('/')}/".removeprefix(f"{root.rstrip('/')}/" if root else "")
+    plain = f"{_normal(folder).rstrip('/')}/"
+    below = _below(plain, _normal(root))
+    if below is not None:
+        return below
+    relative = _below(f"{folder.rstrip('/')}/", root)
+    if relative is None or ".." in plain.split("/"):
+        return plain if relative is None else relative
+    return f"{posixpath.normpath(relative)}/"
+
+
+def _below(folder: str, root: str) -> str | None:
+    start = f"{root.rstrip('/')}/"
+    return folder.removeprefix(start) if root and folder.startswith(start) else None
+
+
+def _normal(path: str) -> str:
+    """Return a local path without `..`; as it is, if that leads elsewhere, because there is a link before the `..`."""
+    plain = posixpath.normpath(path) if path else ""
+    try:
+        return plain if plain == path or os.path.samefile(plain, path) else path
+    except OSError:
+        return path
 
 
 class Found:

@@ -15,8 +15,9 @@ from oncelake.sources.arrivals.parsing.parse import parse
 from oncelake.sources.arrivals.parsing.records import PackedFile
 from oncelake.sources.arrivals.schema_evolution import evolve
 from oncelake.sources.arrivals.schema_inference import Drift, apply_hints, drift_of, infer
-from oncelake.sources.arrivals.schema_store import PinnedSchema, SchemaStore
+from oncelake.sources.arrivals.schema_store import PinnedSchema
 from oncelake.sources.arrivals.schema_types import normalize, parse_schema
+from oncelake.sources.arrivals.target_columns import fixed_columns
 from oncelake.sources.arrivals.work_list import LINES, entries_of, find_footers, large_files
 from oncelake.storage.options import open_input
 
@@ -29,31 +30,39 @@ _FILES, _BYTES = 200, 32 << 20
 _HEAD = 2 << 20
 
 
-def pin_schema(source: ArrivingFiles, store: SchemaStore, files: pa.Table, reading: Reading) -> PinnedSchema:
-    """Return the pinned schema; if there is none, pin the declared one, or one inferred from a sample of the files."""
+def first_schema(source: ArrivingFiles, pinned: PinnedSchema | None, files: pa.Table, reading: Reading) -> PinnedSchema:
+    """Return the schema that a batch starts from: the pinned one with what is declared since, or else a declared or inferred one.
+
+    Nothing is pinned yet: that is done when the files were read, by `SchemaStore.pin`.
+    """
     declared = parse_schema(source.schema) if source.schema else None
-    pinned = store.newest()
     if pinned is None:
         first = declared if declared is not None else _infer(source, files, reading)
         reason = "declared" if declared is not None else "inferred from the first files"
-        return _save(store, PinnedSchema(1, first, reason))
+        return PinnedSchema(1, first, reason)
     if declared is not None and any(name not in pinned.schema.names for name in declared.names):
         added = [field for field in declared if field.name not in pinned.schema.names]
         reason = f"declared: {', '.join(field.name for field in added)}"
-        return _save(store, PinnedSchema(pinned.version + 1, pa.schema([*pinned.schema, *added]), reason))
+        return PinnedSchema(pinned.version + 1, pa.schema([*pinned.schema, *added]), reason)
     return pinned
 
 
 def evolve_schema(
-    source: ArrivingFiles, store: SchemaStore, pinned: PinnedSchema, drift: Sequence[Drift], reading: Reading
+    source: ArrivingFiles, pinned: PinnedSchema, drift: Sequence[Drift], reading: Reading
 ) -> PinnedSchema:
     """Return the schema after values that do not fit it: the same, or a new version with more or wider columns."""
-    found = evolve(pinned, drift, source.policy)
+    found = evolve(pinned, drift, source.policy, fixed_columns(reading) if drift else ())
     if found.refused:
         raise SchemaFrozen(
             pipeline=reading.pipeline, where=reading.where, slice=str(reading.slice), problem="; ".join(found.refused)
         )
-    return _save(store, found.following) if found.following else pinned
+    return found.following or pinned
+
+
+def held_back(source: ArrivingFiles, pinned: PinnedSchema, drift: Sequence[Drift]) -> str | None:
+    """Return how the types of columns would change if the tables of the pipeline could take it; None if they stay."""
+    found = evolve(pinned, drift, source.policy).following
+    return found.reason if found else None
 
 
 def partition_drift(files: pa.Table) -> list[Drift]:
@@ -63,11 +72,6 @@ def partition_drift(files: pa.Table) -> list[Drift]:
         for name in partition_values(path) if "=" in path else ():
             names[name] = names.get(name, 0) + 1
     return [Drift(name, "string", count) for name, count in names.items()]
-
-
-def _save(store: SchemaStore, pinned: PinnedSchema) -> PinnedSchema:
-    """Save a version; if another runner was faster, return what it saved."""
-    return pinned if store.save(pinned) else store.load(pinned.version)
 
 
 def _infer(source: ArrivingFiles, files: pa.Table, reading: Reading) -> pa.Schema:

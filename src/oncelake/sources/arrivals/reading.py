@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,8 @@ from oncelake.sources.arrivals.accounting import Account, Copies, RecordCounts, 
 from oncelake.sources.arrivals.arriving import PROVENANCE
 from oncelake.sources.arrivals.backlog import Backlog
 from oncelake.sources.arrivals.current_files import compare
-from oncelake.sources.arrivals.discovery import partition_values
 from oncelake.sources.arrivals.fitting_files import fitting_files, read_fitting, spread
+from oncelake.sources.arrivals.folder_values import FolderValues, folder_columns
 from oncelake.sources.arrivals.parsing.packs import (
     BAD_ROW,
     DATA,
@@ -32,9 +32,9 @@ from oncelake.sources.arrivals.parsing.packs import (
 )
 from oncelake.sources.arrivals.parsing.row_groups import NOT_AS_EXPECTED
 from oncelake.sources.arrivals.parts import Footer
-from oncelake.sources.arrivals.pinning import evolve_schema, partition_drift, pin_schema
+from oncelake.sources.arrivals.pinning import evolve_schema, first_schema, held_back, partition_drift
 from oncelake.sources.arrivals.quarantine import write_quarantine
-from oncelake.sources.arrivals.schema_inference import Drift
+from oncelake.sources.arrivals.schema_inference import Drift, match_name
 from oncelake.sources.arrivals.schema_store import PinnedSchema, SchemaStore
 from oncelake.sources.arrivals.work_list import ROW_GROUPS, WorkList, entries_of, find_footers, without, work_list
 from oncelake.spark.materialize import materialize
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _TRIES = 5
 _EXAMPLES = 3
 # What the folders of a file say of it, beside its rows.
-_PATH, _MODIFIED, _FOLDER = "__once_path", "__once_modified", "__once_folder "
+_PATH, _MODIFIED = "__once_path", "__once_modified"
 # Batches, by folder and number, that a write could not read by itself: their rows are kept before the write.
 _kept_batches: set[tuple[str, int]] = set()
 
@@ -104,7 +104,7 @@ class BatchRead(CountedRead):
         return self.backlog.manifests.folder, self.pins["manifest"]
 
     @cached_property
-    def _computed(self) -> tuple[DataFrame, Account]:
+    def _computed(self) -> tuple[DataFrame, Account, str | None]:
         """Read the files. Large Parquet files that fit the schema are read by the write itself, the others before it."""
         ship_package(self.session)
         entries = entries_of(self.files, self.reading.lake.file(""))
@@ -112,9 +112,10 @@ class BatchRead(CountedRead):
         pinned = self._pinned_schema()
         fitting = {} if self._identity in _kept_batches else fitting_files(entries, footers, pinned.schema)
         others = without(entries, fitting)
-        records, counts, pinned = self._parse(others, footers, pinned)
+        records, found, pinned = self._parse(others, footers, pinned)
         self._verify(others)
-        counts = count_fitting(counts, fitting)
+        pinned = self._store.pin(pinned, self.pins["manifest"])
+        counts = count_fitting(found.files, fitting)
         copies = self._copies(counts)
         if copies.skipped:  # files whose rows are passed on have no hash
             records = records.where(F.col(INDEX).isNull() | ~F.col(INDEX).isin(list(copies.originals)))
@@ -127,7 +128,8 @@ class BatchRead(CountedRead):
         account.check(self.reading)
         bad = records.where(F.col(KIND) == BAD_ROW)
         write_quarantine(bad, self.files, self.reading, self.pins["manifest"], account.quarantined)
-        return (rows if kept is None else kept).select(*self._columns(pinned)), account
+        written = (rows if kept is None else kept).select(*self._columns(pinned))
+        return written, account, held_back(self.source, pinned, found.drift)
 
     def _copies(self, counts: pa.Table) -> Copies:
         """Return which files have the content of another one. Rows that replace others are never skipped, nor are retries."""
@@ -143,17 +145,25 @@ class BatchRead(CountedRead):
 
     def notes(self) -> tuple[str, ...]:
         """Return what is to be said of the files of the batch."""
-        copies, paths = self._computed[1].copies, self.files["path"]
+        _, account, held = self._computed
+        rescued = f"values are rescued, because the table cannot {held}; with delta.enableTypeWidening = true it can"
+        return (*self._copy_notes(account.copies), *([rescued] if held else []))
+
+    def _copy_notes(self, copies: Copies) -> tuple[str, ...]:
         if not copies.originals:
             return ()
-        some = list(copies.originals.items())[:_EXAMPLES]
+        some, paths = list(copies.originals.items())[:_EXAMPLES], self.files["path"]
         examples = ", ".join(f"{paths[number].as_py()} (as {original})" for number, original in some)
         done = "skipped" if copies.skipped else "ingested all the same"
         return (f"files with the content of another file: {len(copies.originals):,}, {done}: {examples}",)
 
     def _pinned_schema(self) -> PinnedSchema:
-        pinned = pin_schema(self.source, self._store, self.files, self.reading)
-        return evolve_schema(self.source, self._store, pinned, self._folder_drift(pinned), self.reading)
+        """Return the schema that the batch starts from. What an earlier try at it pinned, and did not commit, does not count."""
+        number = self.pins["manifest"]
+        was_committed = number in self.backlog.manifests.recorded(number - 1)
+        known = self._store.newest() if was_committed else self._store.newest_before(number)
+        pinned = first_schema(self.source, known, self.files, self.reading)
+        return evolve_schema(self.source, pinned, self._folder_drift(pinned), self.reading)
 
     @property
     def _store(self) -> SchemaStore:
@@ -161,16 +171,16 @@ class BatchRead(CountedRead):
 
     def _parse(
         self, entries: pa.Table, footers: Mapping[int, Footer], pinned: PinnedSchema
-    ) -> tuple[DataFrame, pa.Table, PinnedSchema]:
+    ) -> tuple[DataFrame, RecordCounts, PinnedSchema]:
         """Return the records of files, computed and counted; the schema grows until every value that may have a column has one."""
         whole: set[int] = set()
         for _ in range(_TRIES):
             records, counts = self._count(entries, footers, pinned, whole)
-            following = evolve_schema(self.source, self._store, pinned, counts.drift, self.reading)
-            if following.version == pinned.version:
+            following = evolve_schema(self.source, pinned, counts.drift, self.reading)
+            if following is pinned:
                 break
             pinned = following
-        return records, counts.files, pinned
+        return records, counts, pinned
 
     def _count(
         self, entries: pa.Table, footers: Mapping[int, Footer], pinned: PinnedSchema, whole: set[int]
@@ -218,37 +228,40 @@ class BatchRead(CountedRead):
     def _passed_rows(self, entries: pa.Table, fitting: Mapping[int, Footer], pinned: PinnedSchema) -> DataFrame:
         """Return the rows of large files, which are read when they are written."""
         source = self.source
-        numbered = bool(source.where or source.provenance or self._folders(pinned.schema.names))
+        numbered = bool(source.where or source.provenance or self._folders)
         frame = read_fitting(self.session, entries, fitting, source.file_format, pinned.schema, numbered)
         types = {field.name: field.dataType for field in frame.schema}
         missing = {name: F.lit(None).cast("long") for name in (INDEX, LINE_OF) if not numbered}
         frame = frame.withColumns(missing | {RESCUED_AS: F.lit(None).cast("string")})
         return self._flatten(frame, {name: F.col(identifier(name)) for name in pinned.schema.names}, types)
 
-    def _folders(self, names: Iterable[str]) -> list[str]:
-        return sorted({drift.column for drift in partition_drift(self._origins)} & set(names))
+    @cached_property
+    def _folders(self) -> list[str]:
+        """The names in folders like `region=EU`."""
+        return sorted({drift.column for drift in partition_drift(self._origins)})
 
     def _flatten(self, frame: DataFrame, data: dict[str, Column], types: Mapping[str, DataType]) -> DataFrame:
         """Return rows with their columns, and what the path of the file says, where that is asked for."""
-        folders, others = self._folders(data), [INDEX, LINE_OF, RESCUED_AS]
-        if folders or self.source.provenance:
-            frame = frame.join(F.broadcast(self._file_facts(folders)), INDEX, "left")
+        others = [INDEX, LINE_OF, RESCUED_AS]
+        if self._folders or self.source.provenance:
+            frame = frame.join(F.broadcast(self._file_facts()), INDEX, "left")
             others += [_PATH, _MODIFIED]
-            for name in folders:
-                named = F.col(identifier(_FOLDER + name))
-                lost = data[name].isNull() & named.isNotNull() & named.try_cast(types[name]).isNull()
-                frame = frame.withColumn(RESCUED_AS, F.when(lost, _rescue(name, named)).otherwise(F.col(RESCUED_AS)))
-                data[name] = F.coalesce(data[name], named.try_cast(types[name]))
+            for number, name in enumerate(self._folders):
+                column = match_name(list(data), name)
+                values = FolderValues.of(
+                    number, name, data[column] if column else None, types[column] if column else None
+                )
+                frame = frame.withColumn(RESCUED_AS, values.rescued)
+                data |= {column: values.column} if column else {}
         return frame.select(*others, *(column.alias(name) for name, column in data.items()))
 
-    def _file_facts(self, folders: list[str]) -> DataFrame:
+    def _file_facts(self) -> DataFrame:
         paths = self._origins["path"].to_pylist()
-        values = [partition_values(path) if folders else {} for path in paths]
         columns: dict[str, Any] = {
             INDEX: pa.array(range(len(paths)), pa.int64()),
             _PATH: pa.array(paths, pa.string()),
             _MODIFIED: self.files["modified"],
-            **{_FOLDER + name: pa.array([each.get(name) for each in values], pa.string()) for name in folders},
+            **folder_columns(paths, self._folders),
         }
         return self.session.createDataFrame(pa.table(columns))
 
@@ -262,11 +275,3 @@ class BatchRead(CountedRead):
         columns = [F.col(identifier(name)) for name in pinned.schema.names]
         columns.append(F.col(RESCUED_AS).alias(self.source.rescued))
         return columns + [provenance[name]().alias(PROVENANCE[name]) for name in self.source.provenance]
-
-
-def _rescue(name: str, value: Column) -> Column:
-    """Return what is rescued of a row, with the name of a folder that does not fit the type of its column."""
-    entry = F.struct(value.alias("value"), F.lit("the name of the folder does not fit the column").alias("reason"))
-    added, before = F.to_json(F.create_map(F.lit(name), entry)), F.col(RESCUED_AS)
-    both = F.concat(F.expr(f"left({identifier(RESCUED_AS)}, length({identifier(RESCUED_AS)}) - 1)"), F.lit(", "))
-    return F.when(before.isNull(), added).otherwise(F.concat(both, F.substring(added, 2, 1 << 30)))

@@ -2,6 +2,7 @@
 
 A schema evolves without loss and without surprise: columns are added at the end, types are widened to types that hold the
 old values and the new ones (tinyint → smallint → int → bigint, float → double, decimals and structs grow). Nothing else.
+What a target could not take is not done: a type that its table has already, and a name that Delta refuses. Such values are rescued.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from oncelake.errors.base import did_you_mean
+from oncelake.model.names import is_refused_by_delta
 from oncelake.sources.arrivals.schema_inference import (
     Drift,
     match_name,
@@ -25,6 +27,7 @@ from oncelake.sources.arrivals.schema_inference import (
 )
 from oncelake.sources.arrivals.schema_store import PinnedSchema
 from oncelake.sources.arrivals.schema_types import type_name
+from oncelake.sources.arrivals.target_columns import acceptable
 
 POLICIES = ("evolve", "rescue", "freeze")
 EVERY_COLUMN = "*"
@@ -68,13 +71,19 @@ def policy_of(policy: Policy, column: str) -> str:
     return policy[named] if named else policy.get(EVERY_COLUMN, "evolve")
 
 
-def evolve(pinned: PinnedSchema, drift: Sequence[Drift], policy: Policy = "evolve") -> Evolution:
-    """Return what becomes of a pinned schema after values that do not fit it; the same for drift in any order."""
+def evolve(
+    pinned: PinnedSchema, drift: Sequence[Drift], policy: Policy = "evolve", fixed: Sequence[pa.Schema] = ()
+) -> Evolution:
+    """Return what becomes of a pinned schema after values that do not fit it; the same for drift in any order.
+
+    A column that a table has in the pinned type stays as it is if the table is among the `fixed` ones, whose types cannot change.
+    """
     seen = _by_column(pinned.schema, drift)
     refused = tuple(each.problem for each in seen if policy_of(policy, each.column) == "freeze")
     if refused:
         return Evolution(refused=refused)
-    schema, changes = _changed(pinned.schema, [each for each in seen if policy_of(policy, each.column) == "evolve"])
+    evolving = [each for each in seen if policy_of(policy, each.column) == "evolve"]
+    schema, changes = _changed(pinned.schema, evolving, fixed)
     rescued = tuple(each.problem for each in seen if not each.is_held(schema))
     if not changes:
         return Evolution(rescued=rescued)
@@ -124,23 +133,30 @@ def _seen(schema: pa.Schema, column: str, types: Mapping[str, int]) -> _Seen:
     return _Seen(column, known, tuple(told), sum(types.values()))
 
 
-def _changed(schema: pa.Schema, seen: list[_Seen]) -> tuple[pa.Schema, list[str]]:
+def _changed(schema: pa.Schema, seen: list[_Seen], fixed: Sequence[pa.Schema]) -> tuple[pa.Schema, list[str]]:
     fields = {each.name: each.type for each in schema}
     changes = []
     for each in seen:
         if each.pinned is None:
             continue
         wider = reduce(widen, each.types, each.pinned)  # one by one: a type that does not fit hides no other
+        wider = acceptable(each.pinned, wider, _types_in(fixed, each.column))
         if wider != each.pinned:
             fields[each.column] = wider
             names = type_name(each.pinned), type_name(wider)
             changes.append(f"widen {each.column} from {names[0]} to {names[1]} ({_count(each.rows)})")
     rows = {each.column: each.rows for each in seen}
     unknown = [(each.column, unify_all(each.types)) for each in seen if each.pinned is None]
-    for added in new_columns(unknown, taken=fields):
+    acceptable_ones = [(name, acceptable(pa.null(), arrow)) for name, arrow in unknown if not is_refused_by_delta(name)]
+    for added in new_columns(acceptable_ones, taken=fields):
         fields[added.name] = added.type
         changes.append(f"add {added.name} {type_name(added.type)} ({_count(rows[added.name])})")
     return pa.schema(list(fields.items())), changes
+
+
+def _types_in(tables: Sequence[pa.Schema], column: str) -> list[pa.DataType]:
+    names = [(table, match_name(table.names, column)) for table in tables]
+    return [table.field(name).type for table, name in names if name is not None]
 
 
 def _count(rows: int) -> str:

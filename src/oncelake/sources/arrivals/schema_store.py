@@ -23,17 +23,20 @@ def _now() -> str:
 
 @dataclass(frozen=True)
 class PinnedSchema:
-    """One version of the schema by which files are read, why there is this version, and since when."""
+    """One version of the schema by which files are read, why there is this version, since when, and the batch that needed it."""
 
     version: int
     schema: pa.Schema
     reason: str
     at: str = field(default_factory=_now)
+    batch: int | None = None
 
     def to_json(self) -> str:
         """Return the content of the version's file."""
         columns = {each.name: type_name(each.type) for each in self.schema}
-        body = {"version": self.version, "at": self.at, "reason": self.reason, "columns": columns}
+        body: dict[str, Any] = {"version": self.version, "at": self.at, "reason": self.reason}
+        body |= {} if self.batch is None else {"batch": self.batch}
+        body["columns"] = columns
         return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
@@ -42,7 +45,8 @@ class PinnedSchema:
         try:
             body: dict[str, Any] = json.loads(text)
             columns = [pa.field(name, parse_type(spelled)) for name, spelled in body["columns"].items()]
-            return cls(int(body["version"]), pa.schema(columns), str(body["reason"]), str(body["at"]))
+            batch = None if body.get("batch") is None else int(body["batch"])
+            return cls(int(body["version"]), pa.schema(columns), str(body["reason"]), str(body["at"]), batch)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a pinned schema ({type(error).__name__}: {error})") from error
 
@@ -62,6 +66,25 @@ class SchemaStore:
         """Return the newest version; None if no schema was pinned yet."""
         versions = self.versions()
         return self.load(versions[-1]) if versions else None
+
+    def newest_before(self, batch: int) -> PinnedSchema | None:
+        """Return the newest version that was not pinned for a batch: a batch that failed may need another one now."""
+        found = (self.load(version) for version in reversed(self.versions()))
+        return next((pinned for pinned in found if pinned.batch != batch), None)
+
+    def pin(self, wanted: PinnedSchema, batch: int) -> PinnedSchema:
+        """Return the newest version, after it was made the wanted schema if it is another one."""
+        while True:
+            newest = self.newest()
+            if newest is not None and newest.schema.equals(wanted.schema):
+                return newest
+            number = newest.version + 1 if newest else 1
+            # A version of the store that is wanted again: what came after it was pinned by tries that failed.
+            again = newest is not None and wanted.version <= newest.version and self.load(wanted.version) == wanted
+            reason = f"version {wanted.version} again, after batch {batch} failed" if again else wanted.reason
+            pinned = PinnedSchema(number, wanted.schema, reason, batch=batch)
+            if self.save(pinned):
+                return pinned
 
     def load(self, version: int) -> PinnedSchema:
         """Return one version; raise FileNotFoundError if there is none, ValueError if its file is damaged."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from oncelake.model.names import is_refused_by_delta
+
 NO_SUCH_COLUMN = "no such column"
+REFUSED_NAME = f"{NO_SUCH_COLUMN}, and Delta refuses its name"
 
 
 class FieldNames:
@@ -28,7 +31,7 @@ class FieldNames:
         unmatched = {}
         for name, column in columns.items():
             if column is None:
-                unmatched[name] = NO_SUCH_COLUMN
+                unmatched[name] = REFUSED_NAME if is_refused_by_delta(name) else NO_SUCH_COLUMN
             elif column in self._exact.intersection(given) or rivals[column] > 1:
                 unmatched[name] = f"another field matches column {column}"
             else:
