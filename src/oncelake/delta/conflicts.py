@@ -47,6 +47,8 @@ _CONFLICT_CLASSES = (
     TableBeingCreated.__name__,
     TableChanged.__name__,
 )
+# What delta-rs says of a commit whose version was taken; its class is that of unsupported features, too.
+_DELTA_RS_CONFLICT = re.compile("Failed to commit transaction|existing table version|[Cc]oncurrent")
 # What our log store says of a commit that may not become this version.
 _FENCED = "[ONCELAKE_FENCED]"
 # Failures of clusters and stores that a retry may fix; matched in the text, because any exception may wrap them.
@@ -89,6 +91,8 @@ def classify(error: BaseException) -> ErrorKind:
     names = {cls.__name__ for cls in type(error).__mro__}
     condition = _condition(error)
     if names & set(_CONFLICT_CLASSES) or condition.startswith(_CONFLICTS) or _FENCED in str(error):
+        return ErrorKind.CONFLICT
+    if "CommitFailedError" in names and _DELTA_RS_CONFLICT.search(str(error)):
         return ErrorKind.CONFLICT
     if condition.startswith(_OUTSIDE_PREDICATE):
         return ErrorKind.OUTSIDE_PREDICATE

@@ -9,9 +9,8 @@ from itertools import groupby
 from typing import Any
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.delta.conflicts import ErrorKind, classify, one_line
 from oncelake.delta.tables import require_log
-from oncelake.errors import CannotRestate, NothingToRestate, StreamNotRedone, WriteFailed
+from oncelake.errors import CannotRestate, NothingToRestate, StreamNotRedone
 from oncelake.model.contracts import Log, Pattern, RangeWriter, Source, Stamp
 from oncelake.model.coverage import clip, coalesce
 from oncelake.model.failpoints import failpoint
@@ -20,7 +19,7 @@ from oncelake.model.markers import Marker, restate_app_id
 from oncelake.model.slices import Slice, Whole
 from oncelake.model.work import LATE, RESTATED
 from oncelake.planning.in_order import out_of_order
-from oncelake.running.commit import Claim, commit_once
+from oncelake.running.commit import Claim, commit_and_ask, commit_once
 from oncelake.running.context import RunContext
 from oncelake.running.invocation import find_invocation
 
@@ -200,17 +199,16 @@ def request_restate(request: RestateRequest, context: RunContext) -> None:
     def act() -> None:
         if require_log(table).done(request.marker):
             return
-        try:
-            table.mark(_stamp(request, context), session)
-        except Exception as error:
-            if require_log(table).done(request.marker):
-                return
-            if classify(error) in (ErrorKind.CONFLICT, ErrorKind.TRANSIENT):
-                raise
-            raise WriteFailed(target=request.target, problem=one_line(error), pipeline=request.pipeline) from error
+        stamp = _stamp(request, context)
+        commit_and_ask(
+            lambda: table.mark(stamp, session),
+            lambda: require_log(table).done(request.marker),
+            request.target,
+            command,
+        )
 
-    doing = f"{request.pipeline} restate {request.slice}"
-    commit_once(act, Claim([table], doing, f"oncelake restate {request.pipeline}"), context.lock_timeout)
+    command, doing = f"oncelake restate {request.pipeline}", f"{request.pipeline} restate {request.slice}"
+    commit_once(act, Claim([table], doing, command), context.lock_timeout)
     failpoint("requested")
 
 
