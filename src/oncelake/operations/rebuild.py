@@ -39,6 +39,8 @@ from oncelake.storage.objects import remove_folder
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from pyspark.sql import DataFrame
+
 
 @dataclass(frozen=True)
 class Rebuild:
@@ -210,13 +212,7 @@ class Rebuilding:
         rows = PreparedRows(session, staged, new).rows()
         if rows is not None:
             PreparedRows(session, writing, log).prepare(rows)
-        rows_now = writes.table_at(session, new.path, new.version)
-        commit_and_ask(
-            lambda: writes.overwrite(rows_now, table.path, stamp, new_schema=True),
-            lambda: _is_by(attempt, marker, table),
-            self.target,
-            self._command,
-        )
+        self._overwrite(writes.table_at(session, new.path, new.version), writing)
         failpoint("rebuilt")
         version = _version_of(marker, table)
         if version != log.version + 1:
@@ -231,6 +227,15 @@ class Rebuilding:
                 marker = Marker(name, made_here["generation"])
                 table.mark(Stamp(marker, json.dumps({"oncelake": made_here})), session)
         return replace(planned, version=version)
+
+    def _overwrite(self, rows: DataFrame, writing: Writing) -> None:
+        table, marker = writing.table, writing.work.marker
+        commit_and_ask(
+            lambda: writes.overwrite(rows, table.path, writing.stamp, new_schema=True),
+            lambda: _is_by(writing.attempt, marker, table),
+            self.target,
+            self._command,
+        )
 
 
 def _is_repair(pipeline: str, slice_: Slice) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from oncelake.delta.conflicts import ErrorKind, TableChanged, classify, one_line
 from oncelake.delta.targets import refused
-from oncelake.errors import OncelakeError, OutcomeUnknown, TableBusy, WriteFailed
+from oncelake.errors import LakeUnreachable, OncelakeError, OutcomeUnknown, TableBusy, WriteFailed
 from oncelake.model.contracts import Log, Pattern, Stamp, Table, Writing
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Grid
@@ -248,7 +248,8 @@ def _retryable(error: Exception) -> Retryable | None:
     """Return what a retry may cure, or None."""
     if isinstance(error, Retryable):
         return error
-    kind = ErrorKind.OTHER if isinstance(error, OncelakeError) else classify(error)
+    is_final = isinstance(error, OncelakeError) and not isinstance(error, LakeUnreachable)
+    kind = ErrorKind.OTHER if is_final else classify(error)
     means = {ErrorKind.CONFLICT: Conflict, ErrorKind.TRANSIENT: Transient}.get(kind)
     return means(f"{type(error).__name__}: {one_line(error)}") if means else None
 
