@@ -334,6 +334,20 @@ def test_status_says_where_a_project_runs_without_trying(front, tmp_path):
     assert "safe (commits by conditional puts)" in find_environment(read_settings(tmp_path, "s3")).lines()[1]
 
 
+def test_status_says_of_a_connect_server_that_nothing_relies_on_the_lock(front, tmp_path):
+    spark = "{spark.remote: 'sc://127.0.0.1:15002'}"
+    (tmp_path / FILE).write_text(
+        f"profiles: {{disk: {{spark: {spark}}}, s3: {{lake: '{front.lake}', spark: {spark}}}}}\n"
+    )
+    conditional.try_conditional_puts(front.lake)
+    disk, s3 = (find_environment(read_settings(tmp_path, profile)) for profile in ("disk", "s3"))
+    assert (disk.several_drivers, disk.master) == (True, "sc://127.0.0.1:15002")
+    assert "one server" in disk.why
+    assert "a lock per table" not in disk.lines()[1]
+    # The settings of the server are not known here.
+    assert (s3.several_drivers, LOG_STORE in s3.why) == (None, True)
+
+
 def test_the_tables_of_a_lake_are_written_and_read_through_the_same_settings(front, monkeypatch):
     from oncelake.delta.log import find_log
     from oncelake.delta.tables import Lake

@@ -62,6 +62,11 @@ _LOST_SERVER = re.compile(
     r"RETRIES_EXCEEDED|StatusCode\.UNAVAILABLE|failed to connect to all addresses|Socket closed"
     r"|INVALID_HANDLE\.SESSION_(?:NOT_FOUND|CHANGED|CLOSED)"
 )
+# What a Connect server says that was asked to stop while it works for a client.
+_STOPPING_SERVER = re.compile(
+    "Cannot call methods on a stopped SparkContext|SparkContext (?:was|has been|is being) shut ?down"
+    "|LiveListenerBus is stopped|RpcEnv (?:already )?stopped"
+)
 # What py4j says of a JVM that does not answer any more.
 _LOST_JVM = re.compile(
     "Answer from Java side is empty|Error while sending or receiving|trying to connect to the Java server"
@@ -110,10 +115,14 @@ def classify(error: BaseException) -> ErrorKind:
 
 def is_lost_server(error: BaseException) -> bool:
     """Return whether an exception says that a Spark Connect server is gone, or another one than before."""
-    return any(
-        type(each).__module__.startswith(("pyspark.errors", "grpc")) and _LOST_SERVER.search(str(each)) is not None
-        for each in _with_causes(error)
-    )
+    return any(map(_says_lost_server, _with_causes(error)))
+
+
+def _says_lost_server(error: BaseException) -> bool:
+    module, text = type(error).__module__, str(error)
+    if module.startswith("pyspark.errors.exceptions.connect") and _STOPPING_SERVER.search(text):
+        return True
+    return module.startswith(("pyspark.errors", "grpc")) and _LOST_SERVER.search(text) is not None
 
 
 def _is_lost_jvm(error: BaseException) -> bool:
