@@ -203,9 +203,7 @@ class Project(StreamCommands):
     def _downstream(self, name: str, span: Interval | None) -> Iterator[Downstream]:
         from oncelake.operations.restate import downstream_of
 
-        tables = {table for pipeline in self.pipelines.values() for table in pipeline.writes_tables}
-        logs = {table: self.lake.table(table).last_log() for table in tables}
-        return downstream_of(name, span, self.pipelines, logs)
+        return downstream_of(name, span, self.pipelines, lambda table: self.lake.table(table).last_log())
 
     def status(self, *names: str, now: datetime | None = None) -> list[TargetStatus]:
         """Return the status of each target of the pipelines."""

@@ -124,6 +124,47 @@ def test_a_secret_in_place_of_storage_or_among_spark_settings_is_refused_and_not
     assert "`storage:`" in refused(tmp_path, None)["problem"]
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        f"spark.executorEnv.AWS_SECRET_ACCESS_KEY: {SECRET}",
+        f"spark.executorEnv.AWS_ACCESS_KEY_ID: {SECRET}",
+        f"spark.yarn.appMasterEnv.DB_PASSWORD: {SECRET}",
+        f"spark.kubernetes.driverEnv.AWS_SESSION_TOKEN: {SECRET}",
+        f"spark.driver.extraJavaOptions: -Xmx1g -Daws.secretKey={SECRET}",
+        f"spark.executor.extraJavaOptions: '-Djavax.net.ssl.trustStorePassword={SECRET}'",
+        f"spark.remote: 'sc://host:15002/;user_id=me;token={SECRET}'",
+        f"spark.remote: 'https://user:{SECRET}@host'",
+    ],
+)
+@pytest.mark.parametrize("start", ["spark:\n  ", "profiles:\n other:\n  spark:\n   "])
+def test_a_secret_that_spark_would_show_is_refused_and_not_repeated(tmp_path, start, setting):
+    (tmp_path / FILE).write_text(start + setting + "\n")
+    assert refused(tmp_path, None)["where"] == f"{FILE}:{start.count(chr(10)) + 1}"
+
+
+def test_settings_that_name_no_secret_are_kept(tmp_path, monkeypatch):
+    kept = {
+        "spark.executorEnv.AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/token",
+        "spark.kubernetes.driver.secrets.keys": "/etc/secrets",
+        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC -XX:+UseG1GC",
+        "spark.hadoop.fs.s3a.aws.credentials.provider": "org.example.Provider",
+    }
+    for remote in ("sc://127.0.0.1:15002", "sc://host/;use_ssl=true", "local[*]", "local"):
+        (tmp_path / FILE).write_text(json.dumps({"spark": {**kept, "spark.remote": remote}}))
+        assert read_settings(tmp_path).spark == {**kept, "spark.remote": remote}
+    monkeypatch.setenv("CONNECT_TOKEN", SECRET)
+    (tmp_path / FILE).write_text("spark: {spark.remote: 'sc://host:1/;token=${CONNECT_TOKEN}'}")
+    assert read_settings(tmp_path).spark == {"spark.remote": f"sc://host:1/;token={SECRET}"}
+
+
+@pytest.mark.parametrize("remote", ["http://host:15002", "spark://host:7077", "host:15002", "sc://", ""])
+def test_an_address_that_is_not_of_connect_is_refused(tmp_path, remote):
+    (tmp_path / FILE).write_text(f"lake: a\nspark:\n  spark.remote: '{remote}'\n")
+    with pytest.raises(BadSettings, match=r"oncelake.yaml:3: spark.remote must look like sc://host:port"):
+        read_settings(tmp_path)
+
+
 @pytest.mark.parametrize("uri", [f"s3a://AKIA:{SECRET}@bucket/lake", f"s3://{SECRET.partition('/')[0]}@bucket/lake"])
 def test_credentials_in_an_address_are_refused_and_not_repeated(tmp_path, uri):
     (tmp_path / FILE).write_text(f"lake: {uri}\n")
@@ -291,6 +332,20 @@ def test_status_says_where_a_project_runs_without_trying(front, tmp_path):
     assert {method for method, _ in front.requests} <= {"GET", "HEAD"}
     conditional.try_conditional_puts(front.lake)
     assert "safe (commits by conditional puts)" in find_environment(read_settings(tmp_path, "s3")).lines()[1]
+
+
+def test_status_says_of_a_connect_server_that_nothing_relies_on_the_lock(front, tmp_path):
+    spark = "{spark.remote: 'sc://127.0.0.1:15002'}"
+    (tmp_path / FILE).write_text(
+        f"profiles: {{disk: {{spark: {spark}}}, s3: {{lake: '{front.lake}', spark: {spark}}}}}\n"
+    )
+    conditional.try_conditional_puts(front.lake)
+    disk, s3 = (find_environment(read_settings(tmp_path, profile)) for profile in ("disk", "s3"))
+    assert (disk.several_drivers, disk.master) == (True, "sc://127.0.0.1:15002")
+    assert "one server" in disk.why
+    assert "a lock per table" not in disk.lines()[1]
+    # The settings of the server are not known here.
+    assert (s3.several_drivers, LOG_STORE in s3.why) == (None, True)
 
 
 def test_the_tables_of_a_lake_are_written_and_read_through_the_same_settings(front, monkeypatch):

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import oncelake as once
+from oncelake.cli.hints import add_options, add_to_document
 from oncelake.cli.progress import Lines, Live, format_count, format_number, format_scope, format_totals
 
 if TYPE_CHECKING:
@@ -28,22 +29,22 @@ if TYPE_CHECKING:
 class Output:
     """Print the results of commands. Each method that ends a command returns its exit code."""
 
-    def __init__(self, as_json: bool) -> None:
-        """Send text to standard error if standard output is for JSON."""
-        self.as_json = as_json
+    def __init__(self, as_json: bool, options: str = "") -> None:
+        """Send text to standard error if standard output is for JSON. Commands in it get the `options` of this one."""
+        self.as_json, self.options = as_json, options
 
     def say(self, text: str = "") -> None:
         """Print a line of text."""
-        print(text, file=sys.stderr if self.as_json else sys.stdout)
+        print(add_options(text, self.options), file=sys.stderr if self.as_json else sys.stdout)
 
     def document(self, document: Any) -> None:
         """Print the JSON document of the command, if it was requested."""
         if self.as_json:
-            print(json.dumps(document, ensure_ascii=False))
+            print(json.dumps(add_to_document(document, self.options), ensure_ascii=False))
 
     def error(self, error: once.OncelakeError) -> int:
         """Print an error that ended the command."""
-        print(f"error: {error}", file=sys.stderr)
+        print(add_options(f"error: {error}", self.options), file=sys.stderr)
         details = {"code": error.code, "message": error.message, "next": error.next, "retry": error.retry.value}
         self.document({"outcome": "failed", "error": details, "works": []})
         return error.exit_code

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 import oncelake as once
+from oncelake.cli.hints import chosen_options
 from oncelake.cli.output import Output
 
 
@@ -21,10 +22,10 @@ def lazy_project_options(command: Callable[..., Any]) -> Callable[..., None]:
     @wraps(command)
     def run_command(project: str | None, profile: str | None, as_json: bool, **options: Any) -> None:
         ctx = click.get_current_context()
-        output = Output(as_json)
-        folder = project or ctx.obj["project"] or "."
+        project, profile = project or ctx.obj["project"], profile or ctx.obj["profile"]
+        output = Output(as_json, chosen_options(project, profile))
         try:
-            code = command(lambda: once.open(folder, profile or ctx.obj["profile"]), output, **options)
+            code = command(lambda: once.open(project or ".", profile), output, **options)
         except once.OncelakeError as error:
             code = output.error(error)
         except click.UsageError as error:

@@ -194,6 +194,7 @@ def _table_path(open_project: OpenProject, target: str) -> str:
     if "/" in target:
         return target
     project = open_project()
+    project.lake.table(target).log()  # a lake that cannot be reached needs no session
     project.session()  # with the settings of the project, before the fingerprint opens a default session
     return project.lake.table(target).path
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oncelake.declare.store import STORAGE_KEYS, StoreSettings, read_store, refuse_literal_secrets, refuse_spark_secret
+from oncelake.declare.spark_settings import check_spark_setting, read_spark_setting
+from oncelake.declare.store import STORAGE_KEYS, StoreSettings, read_store, refuse_literal_secrets
 from oncelake.declare.yaml_lines import read_yaml
 from oncelake.errors import BadSettings
 from oncelake.errors.base import did_you_mean
@@ -29,7 +30,8 @@ class Settings:
     root: Path
     lake: str
     pipelines: Any = None
-    spark: Mapping[str, str] = field(default_factory=dict)
+    # Not part of its text: the address of a Connect server may have a token.
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     lock_timeout: float = LOCK_TIMEOUT
     lines: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
     id: str | None = None
@@ -59,6 +61,7 @@ def read_settings(root: Path, profile: str | None = None) -> Settings:
         settings.check_keys(("profiles", name), body, _PROFILE_KEYS)
         settings.lake(body.get("lake", "lake"), "profiles", name, "lake")
         settings.check_storage("profiles", name, "storage")
+        settings.check_spark("profiles", name, "spark")
     if profile is not None and profile not in profiles:
         known = ", ".join(map(str, profiles)) or "none"
         raise BadSettings(
@@ -170,10 +173,16 @@ class _Document:
         return float(value)
 
     def spark(self, *path: Any) -> dict[str, str]:
+        values = self.check_spark(*path)
+        return {key: read_spark_setting(key, value, self.at(*path, key)) for key, value in values.items()}
+
+    def check_spark(self, *path: Any) -> dict[str, str]:
         values = self.mapping(*path)
+        texts: dict[str, str] = {}
         for key, value in values.items():
             if not isinstance(key, str) or isinstance(value, dict | list) or value is None:
                 problem = f"a Spark setting must be a name with one value, not {key!r}: {value!r}"
                 raise BadSettings(where=self.at(*path, key), problem=problem)
-            refuse_spark_secret(key, self.at(*path, key))
-        return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values.items()}
+            texts[key] = str(value).lower() if isinstance(value, bool) else str(value)
+            check_spark_setting(key, texts[key], self.at(*path, key))
+        return texts

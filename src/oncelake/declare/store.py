@@ -16,7 +16,6 @@ _SECRETS = ("access_key", "secret_key", "session_token")
 _FLAGS = ("path_style", "allow_http")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _FILE = "file:"
-_SPARK_SECRET = re.compile(r"fs\.s3[an]?\..*(access\.?key|secret\.?key|session\.token|password)", re.IGNORECASE)
 Where = Callable[..., str]
 
 
@@ -64,16 +63,9 @@ def refuse_literal_secrets(values: Mapping[str, Any], at: Where) -> None:
         raise BadSettings(where=at(key), problem=problem)
 
 
-def refuse_spark_secret(key: str, where: str) -> None:
-    """Refuse a credential of S3 among the Spark settings: Spark would show it on its command line."""
-    if _SPARK_SECRET.search(key):
-        problem = f"{key} is a credential: Spark's settings are on its command line"
-        raise BadSettings(where=where, problem=f"{problem}; use `storage:` with access_key and secret_key as ${{NAME}}")
-
-
 def _secret(key: str, value: str, root: Path, at: Where) -> str:
     if not value.startswith(_FILE):
-        return _expand(value, at(key))
+        return expand(value, at(key))
     path = root / Path(value.removeprefix(_FILE)).expanduser()
     try:
         content = path.read_text(encoding="utf-8").strip()
@@ -88,10 +80,12 @@ def _secret(key: str, value: str, root: Path, at: Where) -> str:
 def _text(key: str, value: Any, at: Where) -> str:
     if not isinstance(value, str) or not value.strip():
         raise BadSettings(where=at(key), problem=f"{key} must be a text, not {value!r}")
-    return _expand(value, at(key))
+    return expand(value, at(key))
 
 
-def _expand(value: str, where: str) -> str:
+def expand(value: str, where: str) -> str:
+    """Return a text with every `${NAME}` replaced by the environment variable; BadSettings if one is not set."""
+
     def variable(found: re.Match[str]) -> str:
         content = os.environ.get(found.group(1))
         if not content:

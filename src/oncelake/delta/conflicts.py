@@ -47,6 +47,8 @@ _CONFLICT_CLASSES = (
     TableBeingCreated.__name__,
     TableChanged.__name__,
 )
+# What delta-rs says of a commit whose version was taken; its class is that of unsupported features, too.
+_DELTA_RS_CONFLICT = re.compile("Failed to commit transaction|existing table version|[Cc]oncurrent")
 # What our log store says of a commit that may not become this version.
 _FENCED = "[ONCELAKE_FENCED]"
 # Failures of clusters and stores that a retry may fix; matched in the text, because any exception may wrap them.
@@ -59,6 +61,11 @@ _TRANSIENT = re.compile(
 _LOST_SERVER = re.compile(
     r"RETRIES_EXCEEDED|StatusCode\.UNAVAILABLE|failed to connect to all addresses|Socket closed"
     r"|INVALID_HANDLE\.SESSION_(?:NOT_FOUND|CHANGED|CLOSED)"
+)
+# What a Connect server says that was asked to stop while it works for a client.
+_STOPPING_SERVER = re.compile(
+    "Cannot call methods on a stopped SparkContext|SparkContext (?:was|has been|is being) shut ?down"
+    "|LiveListenerBus is stopped|RpcEnv (?:already )?stopped"
 )
 # What py4j says of a JVM that does not answer any more.
 _LOST_JVM = re.compile(
@@ -90,6 +97,8 @@ def classify(error: BaseException) -> ErrorKind:
     condition = _condition(error)
     if names & set(_CONFLICT_CLASSES) or condition.startswith(_CONFLICTS) or _FENCED in str(error):
         return ErrorKind.CONFLICT
+    if "CommitFailedError" in names and _DELTA_RS_CONFLICT.search(str(error)):
+        return ErrorKind.CONFLICT
     if condition.startswith(_OUTSIDE_PREDICATE):
         return ErrorKind.OUTSIDE_PREDICATE
     if condition.startswith(_SCHEMAS):
@@ -106,10 +115,14 @@ def classify(error: BaseException) -> ErrorKind:
 
 def is_lost_server(error: BaseException) -> bool:
     """Return whether an exception says that a Spark Connect server is gone, or another one than before."""
-    return any(
-        type(each).__module__.startswith(("pyspark.errors", "grpc")) and _LOST_SERVER.search(str(each)) is not None
-        for each in _with_causes(error)
-    )
+    return any(map(_says_lost_server, _with_causes(error)))
+
+
+def _says_lost_server(error: BaseException) -> bool:
+    module, text = type(error).__module__, str(error)
+    if module.startswith("pyspark.errors.exceptions.connect") and _STOPPING_SERVER.search(text):
+        return True
+    return module.startswith(("pyspark.errors", "grpc")) and _LOST_SERVER.search(text) is not None
 
 
 def _is_lost_jvm(error: BaseException) -> bool:

@@ -179,6 +179,8 @@ def reaching(path: str) -> Iterator[None]:
     """Raise LakeUnreachable if what is read inside the block cannot be reached. A run retries such errors first."""
     try:
         yield
+    except OncelakeError:
+        raise
     except OSError as error:
         raise LakeUnreachable(path=path, problem=one_line(error)) from error
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from oncelake.delta.conflicts import TableChanged
 from oncelake.model.contracts import Stamp
 from oncelake.model.failpoints import failpoint
 from oncelake.model.markers import Marker
@@ -103,12 +104,19 @@ def mark(session: SparkSession, path: str, stamp: Stamp) -> None:
     append(session.read.format("delta").load(path).limit(0), path, stamp)
 
 
-def restore(path: str, version: int, markers: Sequence[Marker], facts: str) -> None:
-    """Restore a version in one commit that carries many markers. Spark's RESTORE takes one at most; this needs no JVM."""
+def restore(path: str, read: int, version: int, markers: Sequence[Marker], facts: str) -> None:
+    """Restore a version in one commit that carries many markers. Spark's RESTORE takes one at most; this needs no JVM.
+
+    The commit follows directly on the version that was `read`: the markers say so, and delta-rs refuses a version that is taken.
+    """
     from deltalake import CommitProperties, DeltaTable, Transaction
 
     transactions = [Transaction(marker.app_id, marker.version) for marker in markers]
     table = DeltaTable(str(local_path(path)) if is_local(path) else path, storage_options=delta_rs_options(path))
+    if table.version() != read:
+        raise TableChanged(
+            f"version {table.version()} of the table came after version {read}, from which this was planned"
+        )
     table.restore(
         version,
         commit_properties=CommitProperties(custom_metadata={"userMetadata": facts}, app_transactions=transactions),

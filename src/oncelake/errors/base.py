@@ -37,6 +37,11 @@ class OncelakeError(Exception):
         self.next = self.hint.format(**facts)
         super().__init__(self.message)
 
+    def retry_with(self, instead: str, command: str | None = None) -> None:
+        """Name another way to retry where the next step is `oncelake run` of the pipeline (or another command)."""
+        command = command or f"oncelake run {self.facts.get('pipeline', '')}"
+        self.next = self.next.replace(f"run: {command}", instead).replace(command, instead)
+
     def __str__(self) -> str:
         """Return the message and, if there is one, the next command."""
         return f"{self.message}\n  next: {self.next}" if self.next else self.message

@@ -14,8 +14,8 @@ class LockUnavailable(OncelakeError):
     hint = "make {folder} a writable folder, then run: oncelake status"
 
 
-class LakeUnreachable(OncelakeError):
-    """The store of a lake does not answer, or refuses."""
+class LakeUnreachable(OncelakeError, OSError):
+    """The store of a lake does not answer, or refuses. An OSError too: who expects that of a file expects it of an object."""
 
     code = "lake_unreachable"
     retry = Retry.HELPS

@@ -119,7 +119,7 @@ class DeltaLedger:
                     raise content
                 entries += pq.read_table(pa.BufferReader(content)).to_pylist()
             except (OSError, pa.ArrowException) as error:
-                problems.append(f"{path}: {error}")
+                problems.append(f"{path}: {str(error).partition(chr(10))[0]}")
         if problems:
             lost = f"could not read {len(problems)} of the {max(len(files), 1)} files of the ledger {self.path}"
             self._warn(f"{lost}, so attempts are missing ({problems[0]}); the logs of the tables decide what is done")

@@ -12,12 +12,13 @@ from typing import Any
 from oncelake.declare.pipelines import Pipeline
 from oncelake.declare.settings import Settings
 from oncelake.delta.log import TableLog
-from oncelake.delta.tables import Lake
-from oncelake.errors import CheckpointCopied, CheckpointTorn, OncelakeError
+from oncelake.delta.tables import Lake, reaching
+from oncelake.errors import CheckpointCopied, CheckpointTorn, LakeUnreachable, OncelakeError
 from oncelake.operations.checkpoint_findings import ERROR, NOTE, WARNING, Finding, Recorded, examine_checkpoint
 from oncelake.planning.streams import StreamState, batch_pins, misplaced, read_stream_state, stream_reading
 from oncelake.spark.jars import cached_delta_jars, cached_kafka_jars, java
 from oncelake.storage.lock import holders
+from oncelake.storage.objects import storage
 from oncelake.storage.paths import is_local, local_path
 from oncelake.storage.stream_lock import hold_stream
 
@@ -196,8 +197,18 @@ def _jars(reads_kafka: bool) -> Iterator[Finding]:
         yield Finding("jars", NOTE, "kafka", message, next="python -m oncelake.spark.prepare --kafka")
 
 
+def _store(lake: str) -> Iterator[Finding]:
+    """Yield why the store of a lake cannot be read: by one listing, with the credentials of the profile."""
+    try:
+        with reaching(lake):
+            storage(lake).names()
+    except LakeUnreachable as error:
+        yield Finding(error.code, ERROR, lake, error.message, next=error.next)
+
+
 def _lake(settings: Settings) -> Iterator[Finding]:
     if not is_local(settings.lake):
+        yield from _store(settings.lake)
         return
     place = local_path(settings.lake)
     existing = next(each for each in (place, *place.parents) if each.exists())

@@ -8,6 +8,9 @@ from typing import Any
 
 from oncelake.declare.settings import Settings
 from oncelake.delta.lake_session import several_drivers
+from oncelake.spark.connect import is_remote
+from oncelake.spark.jars import LOG_STORE
+from oncelake.storage.conditional import Finding
 from oncelake.storage.options import is_s3, options_for
 from oncelake.storage.paths import is_local
 
@@ -38,16 +41,31 @@ class Environment:
 def find_environment(settings: Settings) -> Environment:
     """Return where a project with these settings runs. Nothing is started and nothing is written."""
     spark = settings.spark
-    master = spark.get("spark.remote") or spark.get("spark.master") or os.environ.get("MASTER", "local[*]")
-    finding = several_drivers(settings.lake)
+    master = spark.get("spark.remote") or os.environ.get("SPARK_REMOTE") or spark.get("spark.master")
+    finding = _remote_finding(settings.lake) if is_remote(spark) else several_drivers(settings.lake)
     return Environment(
         profile=settings.profile,
         # The token of a Connect server is part of its address.
-        master=master.partition(";")[0],
+        master=(master or os.environ.get("MASTER", "local[*]")).partition(";")[0],
         lake=settings.lake,
         store=_store(settings.lake),
         several_drivers=finding.conditional,
         why=finding.problem or _why(settings.lake),
+    )
+
+
+def _remote_finding(lake: str) -> Finding:
+    """Return what is known of several clients of a Connect server: the server commits, and the lock keeps none of them out."""
+    if is_local(lake):
+        return Finding(
+            conditional=True, problem="through one server, which commits for all; nothing relies on the lock"
+        )
+    finding = several_drivers(lake)
+    if not is_s3(lake) or not finding.conditional:
+        return finding
+    setting = f"spark.delta.logStore.{lake.partition('://')[0]}.impl={LOG_STORE}"
+    return Finding(
+        conditional=None, problem=f"the store has conditional puts; they are used if the server sets {setting}"
     )
 
 

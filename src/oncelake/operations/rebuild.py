@@ -31,13 +31,15 @@ from oncelake.model.work import FAILED, STALE, Plan, Planned, Report, Request, W
 from oncelake.operations.external_changes import ExternalChange, written_by_others
 from oncelake.planning.lake_state import read_lake_state
 from oncelake.planning.plan import make_plan
-from oncelake.running.commit import Claim, Conflict, commit_once
+from oncelake.running.commit import Claim, Conflict, commit_and_ask, commit_once
 from oncelake.running.context import RunContext
 from oncelake.running.execute import execute
 from oncelake.storage.objects import remove_folder
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
@@ -114,13 +116,17 @@ class Rebuilding:
             return replace(planned, failed=report)
         failpoint("replayed")
         table = self.context.lake.table(self.target)
-        claim = Claim([table], f"rebuild {self.target}", f"oncelake rebuild {self.target}")
+        claim = Claim([table], f"rebuild {self.target}", self._command)
         rebuilt = commit_once(lambda: self._replace(planned, staging), claim, self.context.lock_timeout)
         if rebuilt is None:
             # Another work was committed meanwhile: replay it too.
             return self.apply()
         remove_folder(self.staging.path)
         return rebuilt
+
+    @property
+    def _command(self) -> str:
+        return f"oncelake rebuild {self.target}"
 
     def _refuse_unknown_works(self, log: TableLog) -> None:
         """Refuse works that no declared pipeline can replay: those of other pipelines, and all of `once.write`."""
@@ -206,7 +212,7 @@ class Rebuilding:
         rows = PreparedRows(session, staged, new).rows()
         if rows is not None:
             PreparedRows(session, writing, log).prepare(rows)
-        writes.overwrite(writes.table_at(session, new.path, new.version), table.path, stamp, new_schema=True)
+        self._overwrite(writes.table_at(session, new.path, new.version), writing)
         failpoint("rebuilt")
         version = _version_of(marker, table)
         if version != log.version + 1:
@@ -221,6 +227,15 @@ class Rebuilding:
                 marker = Marker(name, made_here["generation"])
                 table.mark(Stamp(marker, json.dumps({"oncelake": made_here})), session)
         return replace(planned, version=version)
+
+    def _overwrite(self, rows: DataFrame, writing: Writing) -> None:
+        table, marker = writing.table, writing.work.marker
+        commit_and_ask(
+            lambda: writes.overwrite(rows, table.path, writing.stamp, new_schema=True),
+            lambda: _is_by(writing.attempt, marker, table),
+            self.target,
+            self._command,
+        )
 
 
 def _is_repair(pipeline: str, slice_: Slice) -> bool:
@@ -263,6 +278,12 @@ def _siblings_of(name: str, log: TableLog) -> dict[str, Any]:
 def _without_versions(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a work without the versions of the staging table."""
     return {name: value for name, value in facts.items() if name not in ("read", "as_of", "overtaken")}
+
+
+def _is_by(attempt: str, marker: Marker, table: Table) -> bool:
+    """Return whether the commit that carries a marker is that of an attempt."""
+    commit = require_log(table).commit(marker.app_id)
+    return commit is not None and commit.facts.get("attempt") == attempt
 
 
 def _version_of(marker: Marker, table: Table) -> int:

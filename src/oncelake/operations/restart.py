@@ -16,20 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta import writes
-from oncelake.delta.conflicts import ErrorKind, classify, one_line
 from oncelake.delta.log import TableLog
 from oncelake.delta.tables import Lake, require_log
 from oncelake.errors import (
     CannotRestart,
     CheckpointMisplaced,
     NotAStream,
-    OncelakeError,
     RestartUnfinished,
     StreamChanged,
-    WriteFailed,
 )
-from oncelake.model.contracts import Stamp, Table
+from oncelake.model.contracts import Stamp
 from oncelake.model.failpoints import failpoint
+from oncelake.model.markers import Marker
 from oncelake.model.slices import Batch
 from oncelake.model.streams import CLEARED, BatchOffsets, Beginning, StreamId
 from oncelake.operations.table_writers import other_writers
@@ -45,7 +43,7 @@ from oncelake.planning.streams import (
     recreated,
     stream_reading,
 )
-from oncelake.running.commit import Claim, Conflict, commit_once
+from oncelake.running.commit import Claim, Conflict, commit_and_ask, commit_once
 from oncelake.running.invocation import find_invocation
 from oncelake.storage.objects import create_folder, move_folder, replace_file, storage
 from oncelake.storage.stream_checkpoint import FIRST, METADATA, first_offset_content, metadata_content, write_checkpoint
@@ -268,7 +266,13 @@ class Restarting:
             facts |= {"cleared": identity.epoch, "attempt": uuid.uuid4().hex[:12], "as_of": log.version}
             facts |= {"project": self.project} if self.project else {}
             facts["invocation"] = find_invocation().document()
-            self._write_clear(table, Stamp(marker, json.dumps({"oncelake": facts})))
+            stamp = Stamp(marker, json.dumps({"oncelake": facts}))
+            commit_and_ask(
+                lambda: writes.clear(table.path, stamp, self.session),
+                lambda: _carries(require_log(table), marker, str(facts["attempt"])),
+                table.name,
+                command,
+            )
             failpoint("cleared")
             after = require_log(table)
             if after.version != log.version + 1:
@@ -276,14 +280,6 @@ class Restarting:
             return replace(planned, version=after.version)
 
         return commit_once(act, Claim([table], f"restart {self.pipeline.name}", command), self.lock_timeout)
-
-    def _write_clear(self, table: Table, stamp: Stamp) -> None:
-        try:
-            writes.clear(table.path, stamp, self.session)
-        except Exception as error:
-            if isinstance(error, OncelakeError) or classify(error) in (ErrorKind.CONFLICT, ErrorKind.TRANSIENT):
-                raise
-            raise WriteFailed(target=table.name, problem=one_line(error), pipeline=self.pipeline.name) from error
 
     def _added(self, state: StreamState, logs: Logs) -> tuple[str, ...]:
         """Return the targets that are added to and have batches of this stream."""
@@ -349,6 +345,12 @@ class Restarting:
 
     def _refusal(self, how: str, problem: str, then: str) -> CannotRestart:
         return CannotRestart(pipeline=self.pipeline.name, how=how, problem=problem, next=then)
+
+
+def _carries(log: TableLog, marker: Marker, attempt: str) -> bool:
+    """Return whether the newest commit of a marker is that of an attempt."""
+    commit = log.commit(marker.app_id)
+    return commit is not None and commit.facts.get("attempt") == attempt
 
 
 def _is_fresh(state: StreamState) -> bool:

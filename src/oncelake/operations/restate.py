@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.delta.conflicts import ErrorKind, classify, one_line
 from oncelake.delta.tables import require_log
-from oncelake.errors import CannotRestate, NothingToRestate, StreamNotRedone, WriteFailed
+from oncelake.errors import CannotRestate, NothingToRestate, StreamNotRedone
 from oncelake.model.contracts import Log, Pattern, RangeWriter, Source, Stamp
 from oncelake.model.coverage import clip, coalesce
 from oncelake.model.failpoints import failpoint
@@ -20,10 +19,11 @@ from oncelake.model.markers import Marker, restate_app_id
 from oncelake.model.slices import Slice, Whole
 from oncelake.model.work import LATE, RESTATED
 from oncelake.planning.in_order import out_of_order
-from oncelake.running.commit import Claim, commit_once
+from oncelake.running.commit import Claim, commit_and_ask, commit_once
 from oncelake.running.context import RunContext
 from oncelake.running.invocation import find_invocation
 
+LogOf = Callable[[str], Log | None]
 # Looking up a work reads its commit file: more than these are not looked up.
 _MOST_LOOKUPS = 100
 
@@ -144,19 +144,22 @@ class Downstream:
 
 
 def downstream_of(
-    name: str, span: Interval | None, pipelines: Mapping[str, Pipeline], logs: Mapping[str, Log | None]
+    name: str, span: Interval | None, pipelines: Mapping[str, Pipeline], log_of: LogOf
 ) -> Iterator[Downstream]:
-    """Yield the pipelines that read what one writes, and what reads theirs, upstream first."""
+    """Yield the pipelines that read what one writes, and what reads theirs, upstream first.
+
+    Only the logs of tables between them are asked for: one that cannot be read concerns nobody else.
+    """
     reached: dict[str, Downstream] = {name: Downstream(pipelines[name], span)}
     for pipeline in pipelines.values():
         sources = [found for other, found in reached.items() if other != pipeline.name]
         touching = [found for found in sources if found.pipeline.writes_tables & pipeline.reads_tables]
         if touching:
-            reached[pipeline.name] = _reach(pipeline, touching, logs)
+            reached[pipeline.name] = _reach(pipeline, touching, log_of)
             yield reached[pipeline.name]
 
 
-def _reach(pipeline: Pipeline, touching: list[Downstream], logs: Mapping[str, Log | None]) -> Downstream:
+def _reach(pipeline: Pipeline, touching: list[Downstream], log_of: LogOf) -> Downstream:
     """Return the time of a pipeline that depends on what is restated upstream."""
     waits = not all(upstream.planned_first for upstream in touching)
     reads = {upstream.pipeline.name: _sources(pipeline, upstream.pipeline) for upstream in touching}
@@ -164,7 +167,7 @@ def _reach(pipeline: Pipeline, touching: list[Downstream], logs: Mapping[str, Lo
         return Downstream(pipeline, None, waits=waits)
     spans = []
     for upstream in touching:
-        same = all(_same_column(upstream.pipeline, pipeline, s, logs) for s in reads[upstream.pipeline.name])
+        same = all(_same_column(upstream.pipeline, pipeline, s, log_of) for s in reads[upstream.pipeline.name])
         if not upstream.known or not same:
             return Downstream(pipeline, None, known=False, waits=waits)
         spans.append(upstream.span and pipeline.grid.around(upstream.span))
@@ -180,12 +183,12 @@ def _sources(reader: Pipeline, writer: Pipeline) -> list[Source]:
     return [source for source in reader.reads.values() if writer.writes_tables & set(source.tables)]
 
 
-def _same_column(writer: Pipeline, reader: Pipeline, source: Source, logs: Mapping[str, Log | None]) -> bool:
+def _same_column(writer: Pipeline, reader: Pipeline, source: Source, log_of: LogOf) -> bool:
     """Return whether rows are read by the column that cuts the writer's slices, so that a slice reaches the same time."""
     assert writer.grid is None or reader.grid is not None
     for table in set(source.tables) & writer.writes_tables:
         pattern = writer.pattern(table)
-        column = pattern.cut_column(logs.get(table)) if isinstance(pattern, RangeWriter) else None
+        column = pattern.cut_column(log_of(table)) if isinstance(pattern, RangeWriter) else None
         if column is None or source.time is None or column.casefold() != source.time.casefold():
             return False
         if writer.grid is None or reader.grid is None or writer.grid.zone != reader.grid.zone:
@@ -200,17 +203,16 @@ def request_restate(request: RestateRequest, context: RunContext) -> None:
     def act() -> None:
         if require_log(table).done(request.marker):
             return
-        try:
-            table.mark(_stamp(request, context), session)
-        except Exception as error:
-            if require_log(table).done(request.marker):
-                return
-            if classify(error) in (ErrorKind.CONFLICT, ErrorKind.TRANSIENT):
-                raise
-            raise WriteFailed(target=request.target, problem=one_line(error), pipeline=request.pipeline) from error
+        stamp = _stamp(request, context)
+        commit_and_ask(
+            lambda: table.mark(stamp, session),
+            lambda: require_log(table).done(request.marker),
+            request.target,
+            command,
+        )
 
-    doing = f"{request.pipeline} restate {request.slice}"
-    commit_once(act, Claim([table], doing, f"oncelake restate {request.pipeline}"), context.lock_timeout)
+    command, doing = f"oncelake restate {request.pipeline}", f"{request.pipeline} restate {request.slice}"
+    commit_once(act, Claim([table], doing, command), context.lock_timeout)
     failpoint("requested")
 
 

@@ -8,6 +8,7 @@ requests every work again whose rows are not in that version, and closes the req
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import starmap
@@ -36,7 +37,7 @@ from oncelake.model.markers import (
 )
 from oncelake.model.slices import Batch, Named, Slice, Whole
 from oncelake.model.streams import UNCLEARED, StreamId
-from oncelake.running.commit import Claim, Conflict, commit_once
+from oncelake.running.commit import Claim, Conflict, commit_and_ask, commit_once
 
 
 @dataclass(frozen=True)
@@ -97,15 +98,20 @@ def restore_table(
         planned = plan_restore(require_log(table), to, pipelines)
         if dry_run:
             return planned
-        apply_restore(planned, table.path)
-        log = require_log(table)
-        if log.version != planned.read + 1:
-            # Another commit came in between: what it wrote is not in the plan. Go back again, from there.
-            raise Conflict(f"version {log.version} of {table.name} is not the restore")
-        return replace(planned, version=log.version)
+        attempt, version = uuid.uuid4().hex[:12], planned.read + 1
 
-    claim = Claim([table], f"restore to {to}", f"oncelake restore {table.name} --to {to}")
-    return commit_once(act, claim, lock_timeout)
+        def landed() -> bool:
+            commit = require_log(table).commit_at(version)
+            return commit is not None and commit.facts.get("attempt") == attempt
+
+        commit_and_ask(lambda: apply_restore(planned, table.path, attempt), landed, table.name, command)
+        if not landed():
+            # Another commit came in between: what it wrote is not in the plan. Go back again, from there.
+            raise Conflict(f"version {version} of {table.name} is not the restore")
+        return replace(planned, version=version)
+
+    command = f"oncelake restore {table.name} --to {to}"
+    return commit_once(act, Claim([table], f"restore to {to}", command), lock_timeout)
 
 
 def plan_restore(log: TableLog, to: int, pipelines: Mapping[str, Pipeline]) -> Restore:
@@ -144,12 +150,12 @@ def plan_restore(log: TableLog, to: int, pipelines: Mapping[str, Pipeline]) -> R
     return Restore(log.table, log.version, to, ours, tuple(elsewhere), tuple(starmap(Marker, markers.items())))
 
 
-def apply_restore(planned: Restore, path: str) -> None:
+def apply_restore(planned: Restore, path: str, attempt: str) -> None:
     """Commit the files of the older version, with the requests for what is undone and the closed ones, at once."""
-    facts = {"restore": planned.to, "target": planned.target}
+    facts = {"restore": planned.to, "target": planned.target, "attempt": attempt}
     markers = [*planned.markers, restore_marker(planned.target, planned.read + 1, planned.to)]
     try:
-        restore(path, planned.to, markers, json.dumps({"oncelake": facts}))
+        restore(path, planned.read, planned.to, markers, json.dumps({"oncelake": facts}))
     except Exception as error:
         if "Unsupported table features" in str(error):
             raise CannotRestore(target=planned.target, version=planned.to, problem=str(error)) from error

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from oncelake.delta.conflicts import ErrorKind, TableChanged, classify, one_line
 from oncelake.delta.targets import refused
-from oncelake.errors import OncelakeError, TableBusy, WriteFailed
+from oncelake.errors import LakeUnreachable, OncelakeError, OutcomeUnknown, TableBusy, WriteFailed
 from oncelake.model.contracts import Log, Pattern, Stamp, Table, Writing
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Grid
@@ -151,6 +151,31 @@ def write_once(frame: DataFrame, pattern: Pattern, writing: Writing) -> Outcome:
     raise refused(failure, writing) from failure
 
 
+def commit_and_ask(write: Callable[[], None], landed: Callable[[], bool], target: str, retry_with: str) -> None:
+    """Commit something that is no work: a restore, a rebuild, a request. After any error the log is asked whether it landed."""
+    try:
+        write()
+    except Exception as error:
+        try:
+            if landed():
+                return
+        except (OncelakeError, OSError) as unread:
+            facts = {"target": target, "pipeline": "", "problem": one_line(error), "log_problem": one_line(unread)}
+            raise retried_with(OutcomeUnknown(**facts), retry_with) from error
+        if isinstance(error, OncelakeError):
+            raise
+        if (retryable := _retryable(error)) is not None:
+            raise retryable from error
+        problem = f"{type(error).__name__}: {one_line(error)}"
+        raise retried_with(WriteFailed(target=target, problem=problem, pipeline=""), retry_with) from error
+
+
+def retried_with(error: OncelakeError, instead: str) -> OncelakeError:
+    """Return an error whose next step is another one than `oncelake run`."""
+    error.retry_with(instead)
+    return error
+
+
 def make_facts(work: Work, run: str, pins: Mapping[str, Any], code: str | None, pattern: Pattern) -> dict[str, Any]:
     """Return what travels in the commit beside the marker: what was declared and counted, never a setting or a secret."""
     return {
@@ -223,7 +248,8 @@ def _retryable(error: Exception) -> Retryable | None:
     """Return what a retry may cure, or None."""
     if isinstance(error, Retryable):
         return error
-    kind = ErrorKind.OTHER if isinstance(error, OncelakeError) else classify(error)
+    is_final = isinstance(error, OncelakeError) and not isinstance(error, LakeUnreachable)
+    kind = ErrorKind.OTHER if is_final else classify(error)
     means = {ErrorKind.CONFLICT: Conflict, ErrorKind.TRANSIENT: Transient}.get(kind)
     return means(f"{type(error).__name__}: {one_line(error)}") if means else None
 
@@ -232,4 +258,5 @@ def _gave_up(error: Retryable, claim: Claim) -> OncelakeError:
     target = claim.target or claim.tables[0].name
     if isinstance(error, Conflict):
         return TableBusy(target=target, holder=str(error), again=claim.retry_with)
-    return WriteFailed(target=target, problem=f"{error} ({TRIES} tries)", pipeline=claim.doing.partition(" ")[0])
+    problem = f"{error} ({TRIES} tries)"
+    return retried_with(WriteFailed(target=target, problem=problem, pipeline=""), claim.retry_with)

@@ -10,7 +10,7 @@ from oncelake.declare.settings import LOCK_TIMEOUT
 from oncelake.delta.compaction import compact_if_due
 from oncelake.delta.lake_session import store_problems
 from oncelake.delta.tables import Lake
-from oncelake.errors import BadDeclaration
+from oncelake.errors import BadDeclaration, OncelakeError
 from oncelake.model.contracts import Pattern
 from oncelake.model.intervals import Grid, Interval
 from oncelake.model.names import lake_path
@@ -61,7 +61,12 @@ def write(
     if (log := table.log()) is not None and (requested := requested_generation(todo, log)) > generation:
         # A restore of an earlier release took its rows out, and requested another generation; now it sets the marker back.
         todo = replace(todo, generation=requested, marker=pattern.marker(pipeline, slice_, requested))
-    outcome = write_work(todo, lambda: frame, pattern, table, context, call)
+    try:
+        outcome = write_work(todo, lambda: frame, pattern, table, context, call)
+    except OncelakeError as error:
+        # There is no pipeline of that name to run.
+        error.retry_with("call once.write again")
+        raise
     if outcome.outcome == COMMITTED and pattern.compacts:
         compact_if_due(table, context.session, warnings.warn)
     return outcome

@@ -23,6 +23,7 @@ from urllib.parse import quote, unquote
 
 from oncelake.errors import LockUnavailable
 from oncelake.storage.lease import acquire, lease_files, leases, renewing
+from oncelake.storage.object_store import store_problem
 from oncelake.storage.paths import INTERNAL, is_local, local_path
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
@@ -90,7 +91,7 @@ def _hold_lease(
         if files is not None:
             number, other = acquire(files, holder, lock_timeout, give_up)
     except Exception as error:  # noqa: BLE001  any error of the store: a lease only saves work
-        problem = f"{lake}: could not acquire a lease on {table} ({error})"
+        problem = f"{lake}: could not acquire a lease on {table} ({store_problem(error)})"
         warnings.warn(f"{problem}; another runner may repeat this work, the result stays correct", stacklevel=2)
     if number is None:
         raise Busy(_describe(other))

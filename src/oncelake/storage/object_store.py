@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
+from oncelake.errors import LakeUnreachable
 from oncelake.storage.options import StoreOptions, is_s3, options_for, s3_uri
 
 Stamp = tuple[int, str | int]
@@ -21,6 +23,7 @@ R = TypeVar("R")
 PARALLEL = 16
 # Objects up to this size are read as a whole, by one request; of larger ones only the parts that are needed.
 _WHOLE = 16 * 1024 * 1024
+_CODE = re.compile(r"<Code>([^<]+)</Code>")
 
 
 def is_object_store(folder: str) -> bool:
@@ -50,12 +53,12 @@ class ObjectFolder:
     def __init__(self, folder: str) -> None:
         """Nothing is requested yet."""
         bucket, _, prefix = s3_uri(folder).removeprefix("s3://").partition("/")
-        self._prefix = prefix.strip("/")
+        self._folder, self._prefix = folder, prefix.strip("/")
         self._store = _open_store(bucket, options_for(folder))
 
     def listing(self, folder: str = "") -> ObjectListing:
         """Return what is in the folder or a subfolder; empty if it does not exist."""
-        with _errors(folder):
+        with self._errors(folder):
             found = self._store.list_with_delimiter(self._path(folder))
         stamps: dict[str, Stamp | None] = {posixpath.basename(each): None for each in found["common_prefixes"]}
         return ObjectListing(stamps | {posixpath.basename(each["path"]): _stamp(each) for each in found["objects"]})
@@ -66,7 +69,7 @@ class ObjectFolder:
 
     def read(self, name: str) -> bytes:
         """Return the content of one object."""
-        with _errors(name):
+        with self._errors(name):
             return bytes(self._store.get(self._path(name)).bytes())
 
     def read_all(self, names: Iterable[str]) -> list[bytes | OSError]:
@@ -83,7 +86,7 @@ class ObjectFolder:
     def stamp(self, name: str) -> Stamp | None:
         """Return size and version of one object; None if it does not exist."""
         try:
-            with _errors(name):
+            with self._errors(name):
                 return _stamp(self._store.head(self._path(name)))
         except FileNotFoundError:
             return None
@@ -93,12 +96,25 @@ class ObjectFolder:
         import obstore
         import pyarrow as pa
 
-        with _errors(name):
+        with self._errors(name):
             found = self._store.get(self._path(name))
             size = found.meta["size"]
             if size <= _WHOLE:
                 return pa.BufferReader(bytes(found.bytes()))
             return obstore.open_reader(self._store, self._path(name), size=size)
+
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        """Raise what goes wrong in the store as the errors of files."""
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise FileNotFoundError(2, "it does not exist", name) from error
+        except BaseError as error:
+            place = posixpath.join(self._folder, name).rstrip("/")
+            raise LakeUnreachable(path=place, problem=store_problem(error)) from error
 
     def _path(self, name: str) -> str:
         return posixpath.join(self._prefix, name).rstrip("/")
@@ -108,17 +124,12 @@ def _stamp(meta: Any) -> Stamp:
     return meta["size"], meta["e_tag"] or str(meta["last_modified"])
 
 
-@contextmanager
-def _errors(name: str) -> Iterator[None]:
-    """Raise what goes wrong in a store as the errors of files."""
-    from obstore.exceptions import BaseError
-
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise FileNotFoundError(2, "it does not exist", name) from error
-    except BaseError as error:
-        raise OSError(str(error).splitlines()[0]) from error
+def store_problem(error: BaseException) -> str:
+    """Return what a client of a store says in one line, with the code of the store's own answer, and without the dump behind it."""
+    text = str(error).partition("Debug source:")[0]
+    code = _CODE.search(text)
+    said = " ".join(re.split(r"<\?xml|<Error", text)[0].split())
+    return f"{said} {code[1]}" if code else said
 
 
 def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> list[R]:

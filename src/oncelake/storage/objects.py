@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
-from oncelake.storage.object_store import ObjectFolder, Stamp, is_object_store
+from oncelake.storage.object_store import ObjectFolder, Stamp, is_object_store, store_problem
 from oncelake.storage.options import arrow_file_system, object_store
 from oncelake.storage.paths import INTERNAL, is_local, local_path
 
@@ -246,7 +246,7 @@ def _put(folder: str, name: str, content: bytes, mode: str = "overwrite") -> Non
     except AlreadyExistsError as error:
         raise FileExistsError(errno.EEXIST, "it exists", name) from error
     except BaseError as error:
-        raise OSError(str(error).splitlines()[0]) from error
+        raise OSError(store_problem(error)) from error
 
 
 def _write_scratch(file: Path, content: bytes) -> Path:
