@@ -5,12 +5,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from oncelake.model import failpoints
 from support.places import PLACE, lake_of, started
 from support.tiers import file_of, outside_sample
 from support.variants import SEED
 
+# On a loaded machine an example may take any time.
+settings.register_profile("any time", deadline=None)
+settings.load_profile("any time")
 pytest_plugins = ["pytester"]
 HERE = Path(__file__).parent
 TIERS = ("proofs", "processes", "model", "spark", "unit", "places")

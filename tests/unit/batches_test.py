@@ -1,16 +1,12 @@
 """Numbered batches over a log in memory: plan, done, restart. Arrivals and streams build on this."""
 
-from datetime import UTC, datetime
-
 import pytest
 
 from oncelake.declare.pipelines import Schedule, build
 from oncelake.model.markers import Marker, marker, stream_app_id
 from oncelake.model.slices import Batch, parse_slice
-from oncelake.model.work import Request
 from oncelake.patterns import append, merge
 from oncelake.planning.batches import last_batch, next_number, plan_batches
-from oncelake.planning.plan import scope_pipelines
 from oncelake.sources import files, table
 from oncelake.testing import MemoryLog
 
@@ -109,43 +105,17 @@ def test_a_batch_that_was_overtaken_is_not_done():
     assert planned(load, {"silver": log}, 0, 1) == [("silver", "batch 0", "skip"), ("silver", "batch 1", "run")]
 
 
-def arriving():
-    schedule = Schedule(None, None, "UTC")
-    reads = files("landing", "json")
-    return build(lambda rows: rows, reads, merge("silver", keys="id"), schedule, name="load", where="load.py:1")
-
-
 @pytest.mark.parametrize(("number", "done"), [(0, None), (3, 2)])
 def test_files_of_a_batch_that_was_overtaken_are_read_again(number, done):
-    load = arriving()
-    log = MemoryLog().add(load.writes[0].marker("load", Batch(load.arrival.stream, number), 1))
-    assert last_batch(load, {"silver": log}) == number
-    log.overtaken[stream_app_id("load", "silver", load.arrival.stream)] = log.version
-    assert last_batch(load, {"silver": log}) == done
-
-
-@pytest.mark.parametrize("names", [(), ("load",)])
-def test_a_range_chooses_files_with_and_without_the_name_of_the_pipeline(names):
-    now = datetime(2024, 4, 1, tzinfo=UTC)
-    for request, span in [
-        (Request(now, names, start="2024-03-02", end="2024-03-04"), "[2024-03-02, 2024-03-04)"),
-        (Request(now, names, date="2024-03-02"), "[2024-03-02, 2024-03-03)"),
-        (Request(now, names), "None"),
-    ]:
-        ((_, scope),), notes = scope_pipelines({"load": arriving()}, request)
-        assert (str(scope.span), notes) == (span, [])
-
-
-def test_a_range_that_fits_files_leaves_out_the_pipelines_that_start_later():
-    later = build(
-        lambda frame: frame,
-        table("landing", time="at"),
-        append("gold"),
-        Schedule("day", "2024-03-20", "UTC"),
-        name="later",
+    arriving = build(
+        lambda rows: rows,
+        files("landing", "json"),
+        merge("silver", keys="id"),
+        Schedule(None, None, "UTC"),
+        name="load",
         where="load.py:1",
     )
-    request = Request(datetime(2024, 4, 1, tzinfo=UTC), (), start="2024-03-02", end="2024-03-04")
-    scoped, (note,) = scope_pipelines({"load": arriving(), "later": later}, request)
-    assert [pipeline.name for pipeline, _ in scoped] == ["load"]
-    assert note.startswith("left out: ")
+    log = MemoryLog().add(arriving.writes[0].marker("load", Batch(arriving.arrival.stream, number), 1))
+    assert last_batch(arriving, {"silver": log}) == number
+    log.overtaken[stream_app_id("load", "silver", arriving.arrival.stream)] = log.version
+    assert last_batch(arriving, {"silver": log}) == done

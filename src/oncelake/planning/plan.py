@@ -69,7 +69,7 @@ def scope_pipelines(
             continue
         scoped.append((pipeline, scope))
         notes += [note] if note else []
-    if unfit and not any(pipeline.grid or scope.span for pipeline, scope in scoped):
+    if unfit and not any(pipeline.grid for pipeline, _ in scoped):
         raise unfit[0]
     return scoped, notes
 

@@ -13,7 +13,9 @@ from oncelake.model.work import Request, Scope
 def scope_of(pipeline: Pipeline, request: Request) -> tuple[Scope, str | None]:
     """Return the scope of a request for a pipeline, and a note if part of it is not over yet."""
     if pipeline.arrival is not None:
-        return _arrived(pipeline.name, pipeline.arrival.chosen_by, request), None
+        unnamed = not request.names and (request.date or request.start or request.end)
+        note = f"{pipeline.name} takes in all that has arrived: name it to choose files by a range" if unnamed else None
+        return _arrived(pipeline.name, pipeline.arrival.chosen_by, request), note
     if pipeline.stream is not None:
         return Scope(pipeline.name, None, 1, "what is available"), None
     if pipeline.grid is None or pipeline.start is None:
@@ -28,7 +30,8 @@ def scope_of(pipeline: Pipeline, request: Request) -> tuple[Scope, str | None]:
 def _arrived(name: str, chosen_by: str, request: Request) -> Scope:
     """Return the scope of a pipeline that is driven by arrivals: all files, or those of a range."""
     grid, (date, first, last) = Grid("day"), (request.date, request.start, request.end)
-    if not (date or first or last):
+    # A date of all pipelines is meant for those with intervals: what they read must have been taken in.
+    if not request.names or not (date or first or last):
         return Scope(name, None, 1, "what has arrived")
     try:
         start = grid.parse(date or first or "1970-01-01")
