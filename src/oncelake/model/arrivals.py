@@ -197,8 +197,13 @@ class ArrivalSource(Source, Protocol):
         """Mark rows in quarantine as dropped: they are not retried."""
         ...
 
-    def rebuild_manifests(self, reading: Reading, facts: Mapping[int, Mapping[str, Any]]) -> list[int]:
-        """Write the manifests that are missing from the facts of the commits, and return their numbers."""
+    def rebuild_manifests(
+        self, reading: Reading, facts: Mapping[int, Mapping[str, Any]], done: int | None
+    ) -> list[int]:
+        """Write the manifests that are missing or damaged from the facts of the commits, and return their numbers.
+
+        `done` is the last batch that any target has; a later one that no commit tells of becomes empty.
+        """
         ...
 
     def settle(self, reading: Reading, facts: Mapping[int, Mapping[str, Any]]) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from oncelake.errors import RowsUnaccounted
 from oncelake.model.contracts import Pins, Reading
 from oncelake.sources.arrivals.contents import Contents, find_copies, to_hashes
-from oncelake.sources.arrivals.manifests import encode_files
+from oncelake.sources.arrivals.manifests import LEFT, encode_files
 from oncelake.sources.arrivals.parsing.packs import (
     BAD_ROW,
     COUNT,
@@ -176,7 +176,7 @@ class Account:
                 "duplicate_of": originals,
             }
         )
-        left = [(path, state) for state in ("changed", "gone") for path in self.pins.get(state, ())]
+        left = [(path, state) for state in LEFT for path in self.pins.get(state, ())]
         return pa.concat_tables([table, _left_out(left, table.schema)]) if left else table
 
     def _total(self, name: str) -> int:

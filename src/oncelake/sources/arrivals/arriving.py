@@ -146,9 +146,11 @@ class ArrivingFiles:
 
         change_state(reading, rows, DROPPED)
 
-    def rebuild_manifests(self, reading: Reading, facts: Mapping[int, Mapping[str, Any]]) -> list[int]:
-        """Write the manifests that are missing from the facts of the commits, and return their numbers."""
-        return self._backlog(reading).rebuild(facts)
+    def rebuild_manifests(
+        self, reading: Reading, facts: Mapping[int, Mapping[str, Any]], done: int | None
+    ) -> list[int]:
+        """Write the manifests that are missing or damaged from the facts of the commits, and return their numbers."""
+        return self._backlog(reading).rebuild(facts, done)
 
     def settle(self, reading: Reading, facts: Mapping[int, Mapping[str, Any]]) -> None:
         """Record what became of the files of committed batches, by the facts of their commits."""
@@ -159,14 +161,15 @@ class ArrivingFiles:
         clean_up(backlog)
 
     def pin(self, reading: Reading) -> Pins:
-        """Return the manifest of a batch, and which of its files are no longer as they were frozen."""
+        """Return the manifest of a batch, and which of its files are left out, or are read as they are now."""
         from oncelake.sources.arrivals.current_files import compare
+        from oncelake.sources.arrivals.redoing import choose_files
 
-        manifest = self._backlog(reading).manifests.load(_number(reading))
-        found = compare(manifest.files, reading.lake.file(""))
+        backlog = self._backlog(reading)
+        manifest = backlog.manifests.load(_number(reading))
+        chosen = choose_files(backlog, manifest, compare(manifest.files, reading.lake.file("")))
         pins = {"files": self.path, "manifest": manifest.number, "digest": manifest.digest}
-        left = {"changed": found.changed, "gone": found.gone}
-        return pins | {state: paths for state, paths in left.items() if paths}
+        return pins | chosen.left | ({"current": chosen.current} if chosen.current else {})
 
     def verify(self, reading: Reading, pins: Pins) -> None:
         """Raise SourceChanged if a file that is read is not as it was frozen."""

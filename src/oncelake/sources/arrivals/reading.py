@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from oncelake.sources.arrivals.backlog import Backlog
 from oncelake.sources.arrivals.current_files import compare
 from oncelake.sources.arrivals.discovery import partition_values
 from oncelake.sources.arrivals.fitting_files import fitting_files, read_fitting, spread
+from oncelake.sources.arrivals.manifests import CHANGED, GONE
 from oncelake.sources.arrivals.parsing.packs import (
     BAD_ROW,
     DATA,
@@ -72,7 +73,8 @@ class BatchRead(CountedRead):
 
     def facts(self) -> dict[str, Any]:
         """Return what the commit records of the files and their rows."""
-        return self._computed[1].facts() | {"frozen": dict(self._frozen_facts)}
+        redo = {"redo": True} if self._is_redo else {}
+        return self._computed[1].facts() | {"frozen": dict(self._frozen_facts)} | redo
 
     def replaced_files(self) -> tuple[str, ...]:
         """Return the files whose earlier rows are replaced by this batch."""
@@ -138,18 +140,32 @@ class BatchRead(CountedRead):
         return copies
 
     @cached_property
+    def _is_redo(self) -> bool:
+        """Whether the batch was committed before, and its outcomes are recorded."""
+        return self.backlog.manifests.outcomes(self.pins["manifest"]) is not None
+
+    @cached_property
     def _frozen_facts(self) -> Mapping[str, Any]:
         return self.backlog.manifests.load(self.pins["manifest"]).facts
 
     def notes(self) -> tuple[str, ...]:
         """Return what is to be said of the files of the batch."""
+        said = {
+            "current": "changed since they were ingested, and are read as they are now",
+            GONE: "are gone, and not read",
+            CHANGED: "changed since they were listed, and are left to a later batch",
+        }
+        found = [(list(self.pins.get(kind, ())), text) for kind, text in said.items()]
+        notes = [f"files that {text}: {len(paths):,}: {', '.join(paths[:_EXAMPLES])}" for paths, text in found if paths]
+        return (*notes, *self._copy_notes())
+
+    def _copy_notes(self) -> Iterator[str]:
         copies, paths = self._computed[1].copies, self.files["path"]
-        if not copies.originals:
-            return ()
-        some = list(copies.originals.items())[:_EXAMPLES]
-        examples = ", ".join(f"{paths[number].as_py()} (as {original})" for number, original in some)
-        done = "skipped" if copies.skipped else "ingested all the same"
-        return (f"files with the content of another file: {len(copies.originals):,}, {done}: {examples}",)
+        if copies.originals:
+            some = list(copies.originals.items())[:_EXAMPLES]
+            examples = ", ".join(f"{paths[number].as_py()} (as {original})" for number, original in some)
+            done = "skipped" if copies.skipped else "ingested all the same"
+            yield f"files with the content of another file: {len(copies.originals):,}, {done}: {examples}"
 
     def _pinned_schema(self) -> PinnedSchema:
         pinned = pin_schema(self.source, self._store, self.files, self.reading)
