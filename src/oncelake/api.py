@@ -251,8 +251,9 @@ class Project(StreamCommands):
             from oncelake.streaming.retrying import retry_messages
 
             return retry_messages(arrivals.pipeline, rows, self._context(listener))
-        if rows:
-            arrivals.source.retry_quarantine(arrivals.reading, rows)
+        context = self._context(listener)
+        for note in arrivals.source.retry_quarantine(arrivals.reading, rows) if rows else ():
+            context.warn(note)
         return self.run(name, listener=listener)
 
     def repair(self, target: str, keys: Iterable[str], keep: Iterable[str] = (), dry_run: bool = False) -> Repair:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _COUNTED = ("read", "rows", "bad", "bad_files", "rescued")
 _COLUMN, _TYPE = "column", "type"
+# The counts without rows that are written already, by what they count.
+REMAINING = {"rows": "remaining_rows", "bad": "remaining_bad"}
 
 
 class RecordCounts(NamedTuple):
@@ -64,6 +66,15 @@ def count_records(records: DataFrame) -> RecordCounts:
     of_files = pc.is_valid(found[INDEX])
     drift = found.filter(pc.invert(of_files)).select([_COLUMN, _TYPE, "read"]).to_pylist()
     return RecordCounts(found.filter(of_files), [Drift(*each.values()) for each in drift])
+
+
+def count_remaining(counts: pa.Table, records: DataFrame) -> pa.Table:
+    """Return counts with those of the records that remain: rows of a retry that are written already count as filtered."""
+    remaining = count_records(records).files
+    position = pc.index_in(counts[INDEX], value_set=remaining[INDEX])
+    for name, column in REMAINING.items():
+        counts = counts.append_column(column, pc.fill_null(remaining[name].take(position), 0))
+    return counts
 
 
 class Copies(NamedTuple):
@@ -120,7 +131,11 @@ class Account:
     ) -> Account:
         """Return the account of the counted files; `kept` are the rows that a declared condition keeps, None for all."""
         columns = {name: _in_order(counts, name, files) for name in _COUNTED}
-        columns |= {"kept": columns["rows"], "quarantined": columns["bad"]}
+        left = REMAINING if REMAINING["rows"] in counts.column_names else {"rows": "rows", "bad": "bad"}
+        columns |= {
+            "kept": _in_order(counts, left["rows"], files),
+            "quarantined": _in_order(counts, left["bad"], files),
+        }
         if kept is not None:
             columns["kept"] = _in_order(kept.groupBy(INDEX).agg(F.count("*").alias("kept")).toArrow(), "kept", files)
         if copies.skipped:

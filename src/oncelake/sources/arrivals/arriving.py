@@ -129,13 +129,13 @@ class ArrivingFiles:
 
     def list_quarantine(self, reading: Reading, done: int | None) -> list[QuarantinedRow]:
         """Return what is in quarantine."""
+        from oncelake.sources.arrivals.quarantine_states import true_states
         from oncelake.sources.arrivals.quarantine_table import quarantined_rows, read_quarantine
-        from oncelake.sources.arrivals.restating import replaced_since
 
-        return replaced_since(self._backlog(reading), list(quarantined_rows(read_quarantine(reading, done))), done)
+        return true_states(self._backlog(reading), list(quarantined_rows(read_quarantine(reading, done))), done)
 
-    def retry_quarantine(self, reading: Reading, rows: Sequence[QuarantinedRow]) -> int:
-        """Freeze a batch of what is in quarantine, to be read once more, and return its number."""
+    def retry_quarantine(self, reading: Reading, rows: Sequence[QuarantinedRow]) -> tuple[str, ...]:
+        """Freeze a batch of what is in quarantine, to be read once more; return what is to be said of what stays there."""
         from oncelake.sources.arrivals.retrying import freeze_retry
 
         return freeze_retry(self._backlog(reading), rows)
@@ -164,12 +164,14 @@ class ArrivingFiles:
         """Return the manifest of a batch, and which of its files are left out, or are read as they are now."""
         from oncelake.sources.arrivals.current_files import compare
         from oncelake.sources.arrivals.redoing import choose_files
+        from oncelake.sources.arrivals.retrying import written_since
 
         backlog = self._backlog(reading)
         manifest = backlog.manifests.load(_number(reading))
         chosen = choose_files(backlog, manifest, compare(manifest.files, reading.lake.file("")))
         pins = {"files": self.path, "manifest": manifest.number, "digest": manifest.digest}
-        return pins | chosen.left | ({"current": chosen.current} if chosen.current else {})
+        others = {"current": chosen.current, "written": written_since(backlog, manifest)}
+        return pins | chosen.left | {name: found for name, found in others.items() if found}
 
     def verify(self, reading: Reading, pins: Pins) -> None:
         """Raise SourceChanged if a file that is read is not as it was frozen."""

@@ -158,6 +158,14 @@ class Backlog:
             files = files.filter(pc.invert(pc.is_in(files["path"], value_set=pa.array(left, pa.string()))))
         return with_stamps(files, pins["current"]) if pins.get("current") else files
 
+    def left_paths(self, number: int) -> set[str]:
+        """Return the files that a batch left to a later one; none if its outcomes are not recorded."""
+        outcomes = self.manifests.outcomes(number)
+        if outcomes is None:
+            return set()
+        left = outcomes.filter(pc.is_in(outcomes["state"], value_set=pa.array(LEFT)))
+        return set(left["path"].to_pylist())
+
     def look(self, recent: bool = False) -> tuple[Discovery, Difference]:
         """Return the files there are now, and what is new or changed among them; with `recent` by the listing of a plan."""
         discovery = self._discover(recent)

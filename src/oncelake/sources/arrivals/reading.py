@@ -14,7 +14,14 @@ from oncelake.delta.conflicts import TableChanged
 from oncelake.model.arrivals import CountedRead
 from oncelake.model.contracts import Pins, Reading
 from oncelake.model.slices import Slice
-from oncelake.sources.arrivals.accounting import Account, Copies, RecordCounts, count_fitting, count_records
+from oncelake.sources.arrivals.accounting import (
+    Account,
+    Copies,
+    RecordCounts,
+    count_fitting,
+    count_records,
+    count_remaining,
+)
 from oncelake.sources.arrivals.arriving import PROVENANCE
 from oncelake.sources.arrivals.backlog import Backlog
 from oncelake.sources.arrivals.current_files import compare
@@ -34,7 +41,7 @@ from oncelake.sources.arrivals.parsing.packs import (
 from oncelake.sources.arrivals.parsing.row_groups import NOT_AS_EXPECTED
 from oncelake.sources.arrivals.parts import Footer
 from oncelake.sources.arrivals.pinning import evolve_schema, partition_drift, pin_schema
-from oncelake.sources.arrivals.quarantine import write_quarantine
+from oncelake.sources.arrivals.quarantine import at_origins, write_quarantine
 from oncelake.sources.arrivals.schema_inference import Drift
 from oncelake.sources.arrivals.schema_store import PinnedSchema, SchemaStore
 from oncelake.sources.arrivals.work_list import ROW_GROUPS, WorkList, entries_of, find_footers, without, work_list
@@ -120,6 +127,10 @@ class BatchRead(CountedRead):
         copies = self._copies(counts)
         if copies.skipped:  # files whose rows are passed on have no hash
             records = records.where(F.col(INDEX).isNull() | ~F.col(INDEX).isin(list(copies.originals)))
+        if rows_of_retry := self._frozen_facts.get("rows"):
+            written = self.pins.get("written", {})
+            records = at_origins(records, self.files, rows_of_retry, written)
+            counts = count_remaining(counts, records) if written else counts
         parts = [self._rows(records, pinned)] if others.num_rows or not fitting else []
         if fitting:
             parts.append(self._passed_rows(entries, fitting, pinned))
@@ -128,7 +139,7 @@ class BatchRead(CountedRead):
         account = Account.of(counts, kept, self.files, self.pins, pinned.version, copies)
         account.check(self.reading)
         bad = records.where(F.col(KIND) == BAD_ROW)
-        write_quarantine(bad, self.files, self.reading, self.pins["manifest"], account.quarantined)
+        write_quarantine(bad, self._origins, self.reading, self.pins["manifest"], account.quarantined)
         return (rows if kept is None else kept).select(*self._columns(pinned)), account
 
     def _copies(self, counts: pa.Table) -> Copies:

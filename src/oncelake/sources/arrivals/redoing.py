@@ -7,14 +7,14 @@ once, whatever was undone. A file that changed since the batch was committed is 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from oncelake.sources.arrivals.current_files import CurrentFiles, full_path, stamps
-from oncelake.sources.arrivals.manifests import CHANGED, GONE, LEFT, RETRIED, Manifest, Manifests
+from oncelake.sources.arrivals.manifests import CHANGED, GONE, LEFT, RETRIED, Manifest
 from oncelake.storage.objects import replace_file, storage
 
 if TYPE_CHECKING:
@@ -102,20 +102,9 @@ def _owned_later(backlog: Backlog, number: int, paths: list[str]) -> dict[str, b
     for manifest in backlog.manifests.load_all(backlog.manifests.numbers(number)):
         retried = {key[1] for key in manifest.facts.get("retries", ()) if key[0] == number and key[2] is key[3] is None}
         found = manifest.files["path"].filter(pc.is_in(manifest.files["path"], value_set=wanted)).to_pylist()
-        left = left_paths(backlog.manifests, manifest.number) if found else ()
+        left = backlog.left_paths(manifest.number) if found else ()
         owned |= {path: path in retried or owned.get(path, False) for path in found if path not in left}
     return owned
-
-
-def left_paths(manifests: Manifests, number: int) -> set[str]:
-    """Return the files that a committed batch left to a later one."""
-    outcomes = manifests.outcomes(number)
-    return set(_left(outcomes)) if outcomes is not None else set()
-
-
-def _left(outcomes: pa.Table) -> Iterator[str]:
-    for state, paths in _paths_by_state(outcomes).items():
-        yield from paths if state in LEFT else ()
 
 
 def _stamps(backlog: Backlog, paths: list[str]) -> tuple[dict[str, list[int]], list[str]]:
