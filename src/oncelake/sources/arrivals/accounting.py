@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from oncelake.errors import RowsUnaccounted
 from oncelake.model.contracts import Pins, Reading
-from oncelake.sources.arrivals.contents import Contents, find_copies, to_hashes
+from oncelake.sources.arrivals.contents import Contents, find_copies, identity, to_hashes
 from oncelake.sources.arrivals.manifests import LEFT, encode_files
 from oncelake.sources.arrivals.parsing.packs import (
     BAD_ROW,
@@ -91,10 +91,10 @@ class Copies(NamedTuple):
         """Compare the files of a batch with each other and with those of earlier batches. A file that cannot be read is no copy."""
         hashes = _in_order(counts, "hash", files, None)
         is_bad = pc.greater(_in_order(counts, "bad_files", files), 0).to_pylist()
-        texts = [None if bad else text for bad, text in zip(is_bad, hashes.to_pylist(), strict=True)]
-        found = find_copies(
-            files["path"].to_pylist(), texts, contents.find({text for text in texts if text is not None}, number)
-        )
+        paths = files["path"].to_pylist()
+        given = zip(is_bad, hashes.to_pylist(), paths, strict=True)
+        texts = [None if bad or text is None else identity(text, path) for bad, text, path in given]
+        found = find_copies(paths, texts, contents.find({text for text in texts if text is not None}, number))
         return cls(hashes, found, skip and bool(found), frozenset(at for at, bad in enumerate(is_bad) if bad))
 
     def write(self, contents: Contents, files: pa.Table, number: int, replaces: bool) -> None:

@@ -17,7 +17,7 @@ from oncelake.model.arrivals import Waiting, WaitingBatch
 from oncelake.model.contracts import Pins, Reading
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval
-from oncelake.sources.arrivals.contents import Contents
+from oncelake.sources.arrivals.contents import Contents, reopen_copies
 from oncelake.sources.arrivals.discovery import Discovery, discover
 from oncelake.sources.arrivals.known_files import Difference, KnownFiles, cached_through, may_be_due
 from oncelake.sources.arrivals.manifests import LEFT, OUTCOMES, Manifests, decode_files
@@ -109,7 +109,10 @@ class Backlog:
         redone = newly_redone(self.manifests.folder, facts, recorded)
         for number in sorted({*(facts.keys() - recorded), *redone}):
             if accounts := facts[number].get("accounts"):
-                self.manifests.record(number, decode_files(accounts))
+                outcomes = decode_files(accounts)
+                if self.source.duplicates == "skip" and facts[number].get("frozen", {}).get("replaces"):
+                    reopen_copies(self.manifests, outcomes)  # first: a kill must not leave it out
+                self.manifests.record(number, outcomes)
                 failpoint("accounted")
         if redone:
             note_redone(self.manifests.folder, facts, redone)
