@@ -3,6 +3,7 @@
 import gzip
 
 import oncelake as once
+from oncelake.testing.recording_listener import RecordingListener
 from support.arrivals import drop, events, table
 
 TRUNCATED = gzip.compress(b'{"id": 1}\n{"id": 2}\n')[:-6]
@@ -75,3 +76,24 @@ def test_a_retried_file_is_there_once_after_a_restore(arriving, landing):
     rows = p.session().read.format("delta").load(p.lake.table("bronze").path).collect()
     assert {(row["id"], row["other"]) for row in rows} == {(None, 1), (2, None)}
     assert len(rows) == 2
+
+
+def test_a_file_with_rows_in_quarantine_is_not_cleaned_up(arriving, landing):
+    p = arriving(events(clean_up="delete"))
+    drop(landing, "a.json", {"id": 1}, "{bad")
+    drop(landing, "b.json", {"id": 2})
+    p.run()
+    assert [path.name for path in landing.iterdir()] == ["a.json"]
+
+
+def test_a_retry_of_a_file_that_is_gone_warns_and_leaves_the_entry_open(arriving, landing):
+    p = arriving()
+    path = landing / "a.json.gz"
+    path.write_bytes(TRUNCATED)
+    drop(landing, "b.json", {"id": 3})
+    p.run()
+    path.unlink()
+    listener = RecordingListener()
+    assert p.retry_quarantine("events", listener=listener).works == ()
+    assert any("their files are gone: landing/a.json.gz" in str(event) for event in listener.events)
+    assert entries(p) == [(0, "landing/a.json.gz", None, "quarantined")]

@@ -97,7 +97,7 @@ class Backlog:
     def next_number(self) -> int:
         """Return the number of the next batch to freeze; raise if manifests were lost, so that no number is given twice."""
         numbers = self.manifests.numbers()
-        self._require_all(numbers, numbers[-1] if numbers else None)
+        self.require_all(numbers, numbers[-1] if numbers else None)
         return numbers[-1] + 1 if numbers else 0
 
     def _freeze(self, number: int, part: Part) -> bool:
@@ -201,10 +201,10 @@ class Backlog:
 
     def _undone(self, numbers: list[int], done: int | None) -> list[int]:
         """Return the frozen batches after the last one that every target has; raise if manifests were lost."""
-        self._require_all(numbers, done)
+        self.require_all(numbers, done)
         return [number for number in numbers if done is None or number > done]
 
-    def _require_all(self, numbers: list[int], done: int | None) -> None:
+    def require_all(self, numbers: list[int], done: int | None) -> None:
         """Raise if a manifest is missing. Numbers have no gaps: each is frozen after the one before it."""
         done = -1 if done is None else done
         recorded = self.manifests.recorded(numbers[-1] if numbers else -1)
