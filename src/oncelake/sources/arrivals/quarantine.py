@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # The rows of the files of a retry: the line of each, then batch, file, line and offset where it came from, and a digest.
 Rows = Mapping[str, list[list[Any]]]
 
-_HERE, _THERE, _WRITTEN = "__once_line_there", "__once_number_there", "__once_written"
+_LINE, _OFFSET, _WRITTEN = "__once_line_there", "__once_number_there", "__once_written"
 
 
 def at_origins(records: DataFrame, files: pa.Table, rows: Rows, written: Mapping[str, list[int]]) -> DataFrame:
@@ -32,14 +32,13 @@ def at_origins(records: DataFrame, files: pa.Table, rows: Rows, written: Mapping
         for left in [set(written.get(path, ()))]
         for line, *place in each
     ]
-    names, types = (INDEX, LINE_OF, _HERE, _THERE, _WRITTEN), [pa.int64()] * 4 + [pa.bool_()]
-    columns = zip(*places, strict=True)
-    table = pa.table([pa.array(column, kind) for column, kind in zip(columns, types, strict=True)], names=list(names))
+    schema = pa.schema({**dict.fromkeys((INDEX, LINE_OF, _LINE, _OFFSET), pa.int64()), _WRITTEN: pa.bool_()})
+    table = pa.Table.from_pylist([dict(zip(schema.names, place, strict=True)) for place in places], schema=schema)
     found = records.join(F.broadcast(records.sparkSession.createDataFrame(table)), [INDEX, LINE_OF], "left")
     is_row = F.col(KIND).isin(ROW, BAD_ROW) & F.col(_WRITTEN).isNotNull()
     moved = {
-        LINE_OF: F.when(is_row, F.col(_HERE)).otherwise(F.col(LINE_OF)),
-        NUMBER: F.when(is_row, F.col(_THERE)).otherwise(F.col(NUMBER)),
+        LINE_OF: F.when(is_row, F.col(_LINE)).otherwise(F.col(LINE_OF)),
+        NUMBER: F.when(is_row, F.col(_OFFSET)).otherwise(F.col(NUMBER)),
     }
     found = found.where(~(is_row & F.col(_WRITTEN)))
     return found.select(*(moved.get(name, F.col(name)).alias(name) for name in records.columns))

@@ -203,7 +203,9 @@ class BatchRead(CountedRead):
         self, entries: pa.Table, footers: Mapping[int, Footer], pinned: PinnedSchema, whole: set[int]
     ) -> tuple[DataFrame, RecordCounts]:
         """Return the records of files, computed once, and their counts. A file that cannot be read in parts is read as a `whole`."""
-        file_format, split_by, columns = self.source.file_format, self.source.split_by, len(pinned.schema)
+        file_format, columns = self.source.file_format, len(pinned.schema)
+        # The rows of a retry are known by their lines, which only who reads the whole of a file can count.
+        split_by = None if self._frozen_facts.get("rows") else self.source.split_by
         while True:
             chosen = work_list(without(entries, whole), file_format, split_by, columns, footers)
             unsplit = entries.filter(pc.is_in(entries["file"], pa.array(whole, pa.int64())))

@@ -49,7 +49,8 @@ def freeze_retry(backlog: Backlog, rows: Sequence[QuarantinedRow]) -> tuple[str,
     while left := [row for row in with_retries(backlog, left) if row.state == QUARANTINED]:
         number = backlog.next_number()
         written = list(_write_rows(backlog, [row for row in left if not row.is_file], number))
-        files = _with_stamps(backlog, [*(row.file for row in left if row.is_file), *(each.path for each in written)])
+        whole = dict.fromkeys(row.file for row in left if row.is_file)
+        files = _with_stamps(backlog, [*whole, *(each.path for each in written)])
         facts = {
             "retries": [row.key for row in left],
             "origins": {each.path: each.origin for each in written},
