@@ -45,19 +45,22 @@ def freeze_retry(backlog: Backlog, rows: Sequence[QuarantinedRow]) -> tuple[str,
     """Freeze a batch of rows and files in quarantine; return what is to be said of those that cannot be read any more."""
     there = _there(backlog, {row.file for row in rows if _needs_file(backlog, row)})
     gone = [row for row in rows if _needs_file(backlog, row) and row.file not in there]
-    left = [row for row in rows if row not in gone]
+    left = [row for row in rows if not _needs_file(backlog, row) or row.file in there]
     while left := [row for row in with_retries(backlog, left) if row.state == QUARANTINED]:
         number = backlog.next_number()
         written = list(_write_rows(backlog, [row for row in left if not row.is_file], number))
         whole = dict.fromkeys(row.file for row in left if row.is_file)
         files = _with_stamps(backlog, [*whole, *(each.path for each in written)])
+        there = set(files["path"].to_pylist())
+        taken = [row for row in left if not row.is_file or row.file in there]
         facts = {
-            "retries": [row.key for row in left],
+            "retries": [row.key for row in taken],
             "origins": {each.path: each.origin for each in written},
             "rows": {each.path: each.rows for each in written},
         }
         if backlog.freeze_files(number, files, facts):
-            change_state(backlog.reading, left, RETRIED, number)
+            change_state(backlog.reading, taken, RETRIED, number)
+            gone += [row for row in left if row.is_file and row.file not in there]
             break
     return tuple(_gone_notes(gone))
 
