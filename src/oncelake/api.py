@@ -243,14 +243,14 @@ class Project(StreamCommands):
 
     def retry_quarantine(self, name: str, numbers: Iterable[int] = (), listener: Listener | None = None) -> Report:
         """Read what is in quarantine once more, as a work of its own; of files, also whatever else has arrived."""
-        arrivals = self.arrivals(name)
+        arrivals, context = self.arrivals(name), self._context(listener)
         rows = choose(arrivals.quarantine(), numbers)
         if arrivals.pipeline.stream is not None:
             from oncelake.streaming.retrying import retry_messages
 
-            return retry_messages(arrivals.pipeline, rows, self._context(listener))
-        if rows:
-            arrivals.source.retry_quarantine(arrivals.reading, rows)
+            return retry_messages(arrivals.pipeline, rows, context)
+        for note in arrivals.source.retry_quarantine(arrivals.reading, rows):
+            context.warn(note)
         return self.run(name, listener=listener)
 
     def repair(self, target: str, keys: Iterable[str], keep: Iterable[str] = (), dry_run: bool = False) -> Repair:

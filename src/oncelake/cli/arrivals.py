@@ -15,14 +15,14 @@ from oncelake.cli.project_options import project_options
 if TYPE_CHECKING:
     from oncelake.model.arrivals import FileEntry, QuarantinedRow
 
-STATES = ("new", "frozen", "done", "quarantined", "changed", "gone", "duplicate", "replaced")
+STATES = ("new", "frozen", "done", "quarantined", "changed", "gone", "duplicate", "replaced", "retried", "reopened")
 _SHOWN = 50
 
 
 @click.command(short_help="Show the files of a pipeline that is driven by arrivals.")
 @click.argument("name")
 @click.option("--state", type=click.Choice(STATES), help="Show only files in this state.")
-@click.option("--rebuild", is_flag=True, help="Write missing manifests from the facts of the commits.")
+@click.option("--rebuild", is_flag=True, help="Write missing or damaged manifests from the facts of the commits.")
 @project_options
 def files(project: once.Project, output: Output, name: str, state: str | None, rebuild: bool) -> int:
     """Show every file of a pipeline: its state, batch, commit and rows. Does not start Spark."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,6 +107,16 @@ class QuarantinedRow:
         return [self.batch, self.file, self.line, self.offset]
 
     @property
+    def is_file(self) -> bool:
+        """Whether it is a file as a whole."""
+        return self.line is None and self.offset is None
+
+    @property
+    def digest(self) -> str:
+        """A short text that differs if the raw text differs: another row may be at the same place some day."""
+        return hashlib.sha256(self.raw or b"").hexdigest()[:16]
+
+    @property
     def place(self) -> int | None:
         """Where in the file it is; None for a file as a whole."""
         return self.line
@@ -189,16 +200,21 @@ class ArrivalSource(Source, Protocol):
         """Return what is in quarantine."""
         ...
 
-    def retry_quarantine(self, reading: Reading, rows: Sequence[QuarantinedRow]) -> int:
-        """Freeze a batch of what is in quarantine, to be read once more, and return its number."""
+    def retry_quarantine(self, reading: Reading, rows: Sequence[QuarantinedRow]) -> tuple[str, ...]:
+        """Freeze a batch of what is in quarantine, to be read once more; return what is to be said of what stays there."""
         ...
 
     def drop_quarantine(self, reading: Reading, rows: Sequence[QuarantinedRow]) -> None:
         """Mark rows in quarantine as dropped: they are not retried."""
         ...
 
-    def rebuild_manifests(self, reading: Reading, facts: Mapping[int, Mapping[str, Any]]) -> list[int]:
-        """Write the manifests that are missing from the facts of the commits, and return their numbers."""
+    def rebuild_manifests(
+        self, reading: Reading, facts: Mapping[int, Mapping[str, Any]], done: int | None
+    ) -> list[int]:
+        """Write the manifests that are missing or damaged from the facts of the commits, and return their numbers.
+
+        `done` is the last batch that any target has; a later one that no commit tells of becomes empty.
+        """
         ...
 
     def settle(self, reading: Reading, facts: Mapping[int, Mapping[str, Any]]) -> None:

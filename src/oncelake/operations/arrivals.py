@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from oncelake.model.contracts import Reading
 from oncelake.model.intervals import Interval
 from oncelake.model.slices import Batch, parse_slice
 from oncelake.operations.restate import RestateRequest
-from oncelake.planning.batches import arrival_reading, last_batch
+from oncelake.planning.batches import arrival_reading, last_batch, next_number
 from oncelake.planning.quarantine import find_quarantine
 
 
@@ -29,6 +29,10 @@ class Arrivals:
     done: int | None
     # The newest commits of batches, by their number: the version of the table and the facts.
     commits: Mapping[int, tuple[int, Mapping[str, Any]]]
+    # The facts of commits that were undone by restores: their batches are read again.
+    undone: Mapping[int, Mapping[str, Any]]
+    # The last batch that any target has.
+    newest: int
 
     @classmethod
     def of(cls, pipeline: Pipeline, lake: Lake, span: Interval | None = None) -> Arrivals:
@@ -38,10 +42,16 @@ class Arrivals:
         if kept is None:
             raise NotArriving(pipeline=pipeline.name, where=pipeline.where)
         commits: dict[int, tuple[int, Mapping[str, Any]]] = {}
+        undone: dict[int, Mapping[str, Any]] = {}
         for log in logs.values():
-            commits |= _commits(pipeline, log) if log else {}
+            for version, number, facts in _commits(pipeline, log) if log else ():
+                if log and log.in_lineage(version):
+                    commits[number] = (version, facts)
+                else:
+                    undone[number] = facts
+        newest = next_number(pipeline, pipeline.arrival.stream, logs) - 1 if pipeline.arrival else -1
         reading = arrival_reading(pipeline, lake, span)
-        return cls(pipeline, kept, reading, last_batch(pipeline, logs), commits)
+        return cls(pipeline, kept, reading, last_batch(pipeline, logs), commits, undone, newest)
 
     @property
     def source(self) -> ArrivalSource:
@@ -64,10 +74,9 @@ class Arrivals:
         self.kept.drop(rows)
 
     def rebuild(self) -> list[int]:
-        """Write missing manifests from the facts of the commits, and return their numbers."""
-        return self.source.rebuild_manifests(
-            self.reading, {number: facts for number, (_, facts) in self.commits.items()}
-        )
+        """Write missing or damaged manifests from the facts of the commits, and return their numbers."""
+        facts = {**self.undone, **{number: each for number, (_, each) in self.commits.items()}}
+        return self.source.rebuild_manifests(self.reading, facts, self.newest)
 
     def restatement(self) -> list[RestateRequest]:
         """Return the batches that restate the files of the reading, one request for each target; raise if that cannot be."""
@@ -113,12 +122,11 @@ def choose(rows: Iterable[QuarantinedRow], numbers: Iterable[int]) -> list[Quara
     return [row for row in rows if not wanted or row.number in wanted]
 
 
-def _commits(pipeline: Pipeline, log: TableLog) -> dict[int, tuple[int, Mapping[str, Any]]]:
-    found: dict[int, tuple[int, Mapping[str, Any]]] = {}
+def _commits(pipeline: Pipeline, log: TableLog) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
+    """Yield version, batch and facts of the commits of batches that the log still has."""
     names = {pipeline.name, *(pipeline.formerly or ())}
     for version in log.commits:
         entry = log.entry(version)
         slice_ = parse_slice(entry.facts["slice"]) if entry.facts.get("pipeline") in names else None
-        if isinstance(slice_, Batch) and log.in_lineage(version):
-            found[slice_.number] = (version, entry.facts)
-    return found
+        if isinstance(slice_, Batch):
+            yield version, slice_.number, entry.facts

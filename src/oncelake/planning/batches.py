@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from oncelake.declare.pipelines import Pipeline
 from oncelake.errors import OncelakeError
@@ -89,14 +90,15 @@ def _settle(pipeline: Pipeline, logs: Mapping[str, Log | None], lake: Lake) -> N
     done = last_batch(pipeline, logs)
     if pipeline.arrival is None or done is None:
         return
-    facts = {}
+    facts: dict[int, Mapping[str, Any]] = {}
     for pattern in pipeline.writes:
         log = logs.get(pattern.target)
         stream = pattern.marker(pipeline.name, Batch(pipeline.arrival.stream, 0), 1).app_id
         for app_id, each in log.newest_facts() if log else ():
             slice_ = parse_slice(each["slice"]) if app_id == stream and "slice" in each else None
             if isinstance(slice_, Batch) and slice_.number <= done:
-                facts[slice_.number] = each
+                # Where one target was read again and another was not, the files of the latter count: they may be older.
+                facts[slice_.number] = facts.get(slice_.number, each) if each.get("redo") else each
     pipeline.arrival.settle(arrival_reading(pipeline, lake), facts)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelake.sources.arrivals.contents import Contents, find_copies
+from oncelake.sources.arrivals.contents import Contents, find_copies, identity
 
 
 @pytest.fixture
@@ -41,3 +41,10 @@ def test_the_cache_has_what_the_batches_have_and_gives_way_to_a_batch_that_is_re
 
 def test_copies_within_a_batch():
     assert find_copies(["a", "b", "c", "d"], ["1", "1", None, "2"], {"2": "z"}) == {1: "a", 3: "z"}
+
+
+def test_files_in_folders_that_name_other_columns_are_no_copies(contents):
+    contents.write(0, ["region=EU/x", "y"], ["1", "2"])
+    same, other, plain = (identity("1", path) for path in ("a/region=EU/z", "region=US/x", "x"))
+    assert contents.find({same, other, plain}, 1) == {same: "region=EU/x"}
+    assert find_copies(["region=US/x", "region=US/y"], [other, other], {}) == {1: "region=US/x"}

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from oncelake.errors import RowsUnaccounted
 from oncelake.model.contracts import Pins, Reading
-from oncelake.sources.arrivals.contents import Contents, find_copies, to_hashes
-from oncelake.sources.arrivals.manifests import encode_files
+from oncelake.sources.arrivals.contents import Contents, find_copies, identity, to_hashes
+from oncelake.sources.arrivals.manifests import LEFT, encode_files
 from oncelake.sources.arrivals.parsing.packs import (
     BAD_ROW,
     COUNT,
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _COUNTED = ("read", "rows", "bad", "bad_files", "rescued")
 _COLUMN, _TYPE = "column", "type"
+# The counts without rows that are written already, by what they count.
+REMAINING = {"rows": "remaining_rows", "bad": "remaining_bad"}
 
 
 class RecordCounts(NamedTuple):
@@ -66,6 +68,15 @@ def count_records(records: DataFrame) -> RecordCounts:
     return RecordCounts(found.filter(of_files), [Drift(*each.values()) for each in drift])
 
 
+def count_remaining(counts: pa.Table, records: DataFrame) -> pa.Table:
+    """Return counts with those of the records that remain: rows of a retry that are written already count as filtered."""
+    remaining = count_records(records).files
+    position = pc.index_in(counts[INDEX], value_set=remaining[INDEX])
+    for name, column in REMAINING.items():
+        counts = counts.append_column(column, pc.fill_null(remaining[name].take(position), 0))
+    return counts
+
+
 class Copies(NamedTuple):
     """The hash of each file of a batch, and the files that have the content of another one; and whether those are skipped."""
 
@@ -80,10 +91,10 @@ class Copies(NamedTuple):
         """Compare the files of a batch with each other and with those of earlier batches. A file that cannot be read is no copy."""
         hashes = _in_order(counts, "hash", files, None)
         is_bad = pc.greater(_in_order(counts, "bad_files", files), 0).to_pylist()
-        texts = [None if bad else text for bad, text in zip(is_bad, hashes.to_pylist(), strict=True)]
-        found = find_copies(
-            files["path"].to_pylist(), texts, contents.find({text for text in texts if text is not None}, number)
-        )
+        paths = files["path"].to_pylist()
+        given = zip(is_bad, hashes.to_pylist(), paths, strict=True)
+        texts = [None if bad or text is None else identity(text, path) for bad, text, path in given]
+        found = find_copies(paths, texts, contents.find({text for text in texts if text is not None}, number))
         return cls(hashes, found, skip and bool(found), frozenset(at for at, bad in enumerate(is_bad) if bad))
 
     def write(self, contents: Contents, files: pa.Table, number: int, replaces: bool) -> None:
@@ -120,7 +131,11 @@ class Account:
     ) -> Account:
         """Return the account of the counted files; `kept` are the rows that a declared condition keeps, None for all."""
         columns = {name: _in_order(counts, name, files) for name in _COUNTED}
-        columns |= {"kept": columns["rows"], "quarantined": columns["bad"]}
+        left = REMAINING if REMAINING["rows"] in counts.column_names else {"rows": "rows", "bad": "bad"}
+        columns |= {
+            "kept": _in_order(counts, left["rows"], files),
+            "quarantined": _in_order(counts, left["bad"], files),
+        }
         if kept is not None:
             columns["kept"] = _in_order(kept.groupBy(INDEX).agg(F.count("*").alias("kept")).toArrow(), "kept", files)
         if copies.skipped:
@@ -176,7 +191,7 @@ class Account:
                 "duplicate_of": originals,
             }
         )
-        left = [(path, state) for state in ("changed", "gone") for path in self.pins.get(state, ())]
+        left = [(path, state) for state in LEFT for path in self.pins.get(state, ())]
         return pa.concat_tables([table, _left_out(left, table.schema)]) if left else table
 
     def _total(self, name: str) -> int:

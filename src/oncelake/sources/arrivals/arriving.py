@@ -132,13 +132,13 @@ class ArrivingFiles:
 
     def list_quarantine(self, reading: Reading, done: int | None) -> list[QuarantinedRow]:
         """Return what is in quarantine."""
+        from oncelake.sources.arrivals.quarantine_states import true_states
         from oncelake.sources.arrivals.quarantine_table import quarantined_rows, read_quarantine
-        from oncelake.sources.arrivals.restating import replaced_since
 
-        return replaced_since(self._backlog(reading), list(quarantined_rows(read_quarantine(reading, done))), done)
+        return true_states(self._backlog(reading), list(quarantined_rows(read_quarantine(reading, done))), done)
 
-    def retry_quarantine(self, reading: Reading, rows: Sequence[QuarantinedRow]) -> int:
-        """Freeze a batch of what is in quarantine, to be read once more, and return its number."""
+    def retry_quarantine(self, reading: Reading, rows: Sequence[QuarantinedRow]) -> tuple[str, ...]:
+        """Freeze a batch of what is in quarantine, to be read once more; return what is to be said of what stays there."""
         from oncelake.sources.arrivals.retrying import freeze_retry
 
         return freeze_retry(self._backlog(reading), rows)
@@ -149,9 +149,11 @@ class ArrivingFiles:
 
         change_state(reading, rows, DROPPED)
 
-    def rebuild_manifests(self, reading: Reading, facts: Mapping[int, Mapping[str, Any]]) -> list[int]:
-        """Write the manifests that are missing from the facts of the commits, and return their numbers."""
-        return self._backlog(reading).rebuild(facts)
+    def rebuild_manifests(
+        self, reading: Reading, facts: Mapping[int, Mapping[str, Any]], done: int | None
+    ) -> list[int]:
+        """Write the manifests that are missing or damaged from the facts of the commits, and return their numbers."""
+        return self._backlog(reading).rebuild(facts, done)
 
     def settle(self, reading: Reading, facts: Mapping[int, Mapping[str, Any]]) -> None:
         """Record what became of the files of committed batches, by the facts of their commits."""
@@ -162,14 +164,17 @@ class ArrivingFiles:
         clean_up(backlog)
 
     def pin(self, reading: Reading) -> Pins:
-        """Return the manifest of a batch, and which of its files are no longer as they were frozen."""
+        """Return the manifest of a batch, and which of its files are left out, or are read as they are now."""
         from oncelake.sources.arrivals.current_files import compare
+        from oncelake.sources.arrivals.redoing import choose_files
+        from oncelake.sources.arrivals.retrying import written_since
 
-        manifest = self._backlog(reading).manifests.load(_number(reading))
-        found = compare(manifest.files, reading.lake.file(""))
+        backlog = self._backlog(reading)
+        manifest = backlog.manifests.load(_number(reading))
+        chosen = choose_files(backlog, manifest, compare(manifest.files, reading.lake.file("")))
         pins = {"files": self.path, "manifest": manifest.number, "digest": manifest.digest}
-        left = {"changed": found.changed, "gone": found.gone}
-        return pins | {state: paths for state, paths in left.items() if paths}
+        others = {"current": chosen.current, "written": written_since(backlog, manifest)}
+        return pins | chosen.left | {name: found for name, found in others.items() if found}
 
     def verify(self, reading: Reading, pins: Pins) -> None:
         """Raise SourceChanged if a file that is read is not as it was frozen."""

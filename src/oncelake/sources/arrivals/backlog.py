@@ -17,13 +17,14 @@ from oncelake.model.arrivals import Waiting, WaitingBatch
 from oncelake.model.contracts import Pins, Reading
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval
-from oncelake.sources.arrivals.contents import Contents
+from oncelake.sources.arrivals.contents import Contents, reopen_copies
 from oncelake.sources.arrivals.discovery import Discovery, discover
-from oncelake.sources.arrivals.known_files import Difference, KnownFiles, may_be_due
-from oncelake.sources.arrivals.manifests import Manifests, decode_files
+from oncelake.sources.arrivals.known_files import Difference, KnownFiles, cached_through, may_be_due
+from oncelake.sources.arrivals.manifests import LEFT, OUTCOMES, Manifests, decode_files
 from oncelake.sources.arrivals.packing import split_batches
 from oncelake.sources.arrivals.parts import is_large
 from oncelake.sources.arrivals.path_dates import path_times
+from oncelake.sources.arrivals.redoing import newly_redone, note_redone, with_stamps
 from oncelake.sources.arrivals.restating import without_provenance
 from oncelake.sources.arrivals.work_list import large_files
 
@@ -94,8 +95,9 @@ class Backlog:
         return frozen
 
     def next_number(self) -> int:
-        """Return the number of the next batch to freeze."""
+        """Return the number of the next batch to freeze; raise if manifests were lost, so that no number is given twice."""
         numbers = self.manifests.numbers()
+        self.require_all(numbers, numbers[-1] if numbers else None)
         return numbers[-1] + 1 if numbers else 0
 
     def _freeze(self, number: int, part: Part) -> bool:
@@ -103,29 +105,42 @@ class Backlog:
 
     def settle(self, facts: Mapping[int, Mapping[str, Any]]) -> None:
         """Record what became of the files of committed batches, where that is not recorded yet."""
-        for number in sorted(facts.keys() - set(self.manifests.recorded())):
+        recorded = set(self.manifests.recorded())
+        redone = newly_redone(self.manifests.folder, facts, recorded)
+        for number in sorted({*(facts.keys() - recorded), *redone}):
             if accounts := facts[number].get("accounts"):
-                self.manifests.record(number, decode_files(accounts))
+                outcomes = decode_files(accounts)
+                if self.source.duplicates == "skip" and facts[number].get("frozen", {}).get("replaces"):
+                    reopen_copies(self.manifests, outcomes)  # first: a kill must not leave it out
+                self.manifests.record(number, outcomes)
                 failpoint("accounted")
+        if redone:
+            note_redone(self.manifests.folder, facts, redone)
         self.contents.compact(max(facts, default=-1))
         if may_be_due(self.manifests.folder):
             KnownFiles.load(self.manifests.folder).compact()
 
-    def rebuild(self, facts: Mapping[int, Mapping[str, Any]]) -> list[int]:
-        """Write the manifests and outcomes that are missing from the accounts in the facts of the commits."""
-        missing = sorted(facts.keys() - set(self.manifests.numbers()))
+    def rebuild(self, facts: Mapping[int, Mapping[str, Any]], done: int | None) -> list[int]:
+        """Write the manifests and outcomes that are missing or damaged, from the accounts in the facts of the commits.
+
+        Batches after `done` are in no target. If no commit tells of one, it becomes empty: its files count as new.
+        """
+        last = max([*self.manifests.numbers(), *facts], default=-1)
+        damaged = [number for number in range(last + 1) if not self.manifests.is_readable(number)]
         written = []
-        for number in missing:
-            if accounts := facts[number].get("accounts"):
-                files = decode_files(accounts)
-                frozen = facts[number].get("frozen", {})
-                self._rebuild_contents(number, files, bool(frozen.get("replaces")))
-                self.manifests.freeze(
-                    number, files.select(["path", "size", "modified"]), {"path": self.source.path, **frozen}
-                )
-                self.manifests.record(number, files)
+        for number in damaged:
+            accounts = facts.get(number, {}).get("accounts")
+            if accounts or number > (-1 if done is None else done):
+                files = decode_files(accounts) if accounts else OUTCOMES.empty_table()
+                self._rebuild(number, files, facts.get(number, {}).get("frozen", {}))
                 written.append(number)
         return written
+
+    def _rebuild(self, number: int, files: pa.Table, frozen: Mapping[str, Any]) -> None:
+        self._rebuild_contents(number, files, bool(frozen.get("replaces")))
+        self.manifests.remove(number)
+        self.manifests.freeze(number, files.select(["path", "size", "modified"]), {"path": self.source.path, **frozen})
+        self.manifests.record(number, files)
 
     def _rebuild_contents(self, number: int, files: pa.Table, replaces: bool) -> None:
         if "hash" in files.column_names:
@@ -139,12 +154,20 @@ class Backlog:
         return Contents(self.manifests.folder)
 
     def pinned_files(self, pins: Pins) -> pa.Table:
-        """Return the files that a batch reads: those of its manifest, without those that had changed or were gone."""
+        """Return the files that a batch reads: those of its manifest, without those that it leaves out."""
         files = self.manifests.load(pins["manifest"]).files
-        left = [*pins.get("changed", ()), *pins.get("gone", ())]
-        if not left:
-            return files
-        return files.filter(pc.invert(pc.is_in(files["path"], value_set=pa.array(left, pa.string()))))
+        left = [path for state in LEFT for path in pins.get(state, ())]
+        if left:
+            files = files.filter(pc.invert(pc.is_in(files["path"], value_set=pa.array(left, pa.string()))))
+        return with_stamps(files, pins["current"]) if pins.get("current") else files
+
+    def left_paths(self, number: int) -> set[str]:
+        """Return the files that a batch left to a later one; none if its outcomes are not recorded."""
+        outcomes = self.manifests.outcomes(number)
+        if outcomes is None:
+            return set()
+        left = outcomes.filter(pc.is_in(outcomes["state"], value_set=pa.array(LEFT)))
+        return set(left["path"].to_pylist())
 
     def look(self, recent: bool = False) -> tuple[Discovery, Difference]:
         """Return the files there are now, and what is new or changed among them; with `recent` by the listing of a plan."""
@@ -178,9 +201,20 @@ class Backlog:
 
     def _undone(self, numbers: list[int], done: int | None) -> list[int]:
         """Return the frozen batches after the last one that every target has; raise if manifests were lost."""
-        if done is not None and (not numbers or numbers[-1] < done):
-            raise ManifestsMissing(pipeline=self.reading.pipeline, folder=self.manifests.folder, number=done)
+        self.require_all(numbers, done)
         return [number for number in numbers if done is None or number > done]
+
+    def require_all(self, numbers: list[int], done: int | None) -> None:
+        """Raise if a manifest is missing. Numbers have no gaps: each is frozen after the one before it."""
+        done = -1 if done is None else done
+        recorded = self.manifests.recorded(numbers[-1] if numbers else -1)
+        last = max([*numbers, *recorded, done], default=-1)
+        if last >= len(numbers):
+            # What the batches up to a cache of known files took in is known, and none of them is read again.
+            known = min(cached_through(self.manifests.folder), done)
+            lost = [number for number in sorted(set(range(last + 1)).difference(numbers)) if number > known]
+            if lost:
+                raise ManifestsMissing(pipeline=self.reading.pipeline, folder=self.manifests.folder, number=lost[0])
 
     def frozen_batch(self, number: int) -> WaitingBatch:
         """Return a frozen batch."""

@@ -34,7 +34,8 @@ def clean_up(backlog: Backlog, now: datetime | None = None) -> int:
     now, count = now or datetime.now(UTC), 0
     recorded = set(manifests.recorded())
     for number in manifests.numbers(_cleaned_through(manifests.folder)):
-        frozen_at = manifests.load(number).facts.get("at")
+        facts = manifests.load(number).facts
+        frozen_at = facts.get("at")
         if (
             number not in recorded
             or frozen_at is None
@@ -43,7 +44,11 @@ def clean_up(backlog: Backlog, now: datetime | None = None) -> int:
             break  # batches are done in their order
         outcomes = manifests.outcomes(number)
         assert outcomes is not None
-        count += _clean(backlog, outcomes.filter(pc.is_in(outcomes["state"], pa.array(["done", "duplicate"]))))
+        outcomes = outcomes.filter(pc.is_in(outcomes["state"], pa.array(["done", "duplicate"])))
+        # The files of a retry are ours, and a redo needs them.
+        kept = {*facts.get("origins", ()), *_in_quarantine(backlog, outcomes, max(recorded))}
+        paths = outcomes["path"]
+        count += _clean(backlog, outcomes.filter(pc.invert(pc.is_in(paths, value_set=pa.array(kept, pa.string())))))
         replace_file(manifests.folder, _PROGRESS, json.dumps({"through": number}).encode())
     return count
 
@@ -53,6 +58,13 @@ def _cleaned_through(folder: str) -> int:
         return int(json.loads(storage(folder).read(_PROGRESS))["through"])
     except (OSError, ValueError, KeyError):
         return -1  # it is only a short cut: what is gone already is skipped
+
+
+def _in_quarantine(backlog: Backlog, outcomes: pa.Table, done: int) -> set[str]:
+    """Return the files of which rows are in quarantine: they may have to be corrected and read again."""
+    if not pc.any(pc.greater(pc.fill_null(outcomes["rows_quarantined"], 0), 0)).as_py():
+        return set()
+    return {row.file for row in backlog.source.list_quarantine(backlog.reading, done) if row.state == "quarantined"}
 
 
 def _clean(backlog: Backlog, files: pa.Table) -> int:

@@ -7,6 +7,7 @@ is rebuilt from the others if it is missing or damaged.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oncelake.sources.arrivals.manifests import conform, from_parquet, to_parquet
+from oncelake.sources.arrivals.discovery import partition_values
+from oncelake.sources.arrivals.manifests import REOPENED, Manifests, conform, from_parquet, to_parquet
 from oncelake.storage.objects import remove_file, replace_file, storage
 
 # `replaces` is 1 for a file whose earlier content was replaced by its batch.
@@ -50,10 +52,10 @@ class Contents:
         table = pa.table([hashes, paths, [number] * count, [int(replaces)] * count], schema=CONTENTS)
         replace_file(self.folder, _name(number), to_parquet(table, {}))
 
-    def find(self, hashes: Collection[str], before: int) -> dict[str, str]:
-        """Return the first file that has each of some hashes, in the batches before a number. Replaced content is not there."""
-        wanted = pa.array(hashes, pa.string())
-        found = self._rows(before, lambda table: pc.is_in(table["hash"], wanted)) if hashes else []
+    def find(self, identities: Collection[str], before: int) -> dict[str, str]:
+        """Return the first file of each of some identities, in the batches before a number. Replaced content is not there."""
+        wanted = pa.array({each.partition(" ")[0] for each in identities}, pa.string())
+        found = self._rows(before, lambda table: pc.is_in(table["hash"], wanted)) if identities else []
         paths = pa.array({row["path"] for row in found}, pa.string())
         later = (
             self._rows(before, lambda table: pc.and_(pc.equal(table["replaces"], 1), pc.is_in(table["path"], paths)))
@@ -64,8 +66,8 @@ class Contents:
         first: dict[str, str] = {}
         for row in found:
             if replaced.get(row["path"], -1) <= row["batch"]:
-                first.setdefault(row["hash"], row["path"])
-        return first
+                first.setdefault(identity(row["hash"], row["path"]), row["path"])
+        return {each: path for each, path in first.items() if each in identities}
 
     def _rows(self, before: int, is_wanted: Callable[[pa.Table], pa.Array]) -> list[dict[str, Any]]:
         """Return some rows of the batches before a number, oldest first."""
@@ -117,13 +119,35 @@ class Contents:
         return sorted(number for match in found if match and (number := int(match[1])) > after)
 
 
-def find_copies(paths: Sequence[str], hashes: Sequence[str | None], earlier: dict[str, str]) -> dict[int, str]:
-    """Return the files whose content another file had before, by their number, and that file."""
+def identity(content: str, path: str) -> str:
+    """Return what the rows of a file are made from: the hash of its content, and the columns that its folders name."""
+    folders = partition_values(path) if "=" in path else {}
+    return f"{content} {json.dumps(sorted(folders.items()))}" if folders else content
+
+
+def find_copies(paths: Sequence[str], identities: Sequence[str | None], earlier: dict[str, str]) -> dict[int, str]:
+    """Return the files that another file was the same as before, by their number, and that file."""
     first, copies = dict(earlier), dict[int, str]()
-    for number, (path, content) in enumerate(zip(paths, hashes, strict=True)):
+    for number, (path, content) in enumerate(zip(paths, identities, strict=True)):
         if content is not None and first.setdefault(content, path) is not path:
             copies[number] = first[content]
     return copies
+
+
+def reopen_copies(manifests: Manifests, replaced: pa.Table) -> None:
+    """Record that skipped copies of files whose content was replaced by other content are not ingested: they count as new."""
+    now = {row["path"]: row["hash"] if row["state"] == "done" else None for row in replaced.to_pylist()}
+    for number, outcomes in list(manifests.outcomes_of(manifests.recorded())):
+        originals, hashes = outcomes["duplicate_of"].to_pylist(), outcomes["hash"].to_pylist()
+        skipped = pc.equal(outcomes["state"], "duplicate").to_pylist()
+        lost = [
+            each and original in now and content != now[original]
+            for each, original, content in zip(skipped, originals, hashes, strict=True)
+        ]
+        if any(lost):
+            states = pc.if_else(pa.array(lost, pa.bool_()), REOPENED, outcomes["state"])
+            at = outcomes.column_names.index("state")
+            manifests.record(number, outcomes.set_column(at, "state", states))
 
 
 def _name(number: int) -> str:

@@ -16,6 +16,7 @@ _COUNTS = ("rows_read", "rows_written", "rows_quarantined", "rows_filtered", "ha
 
 def file_entries(backlog: Backlog, done: int | None) -> Iterator[FileEntry]:
     """Yield the files of all batches, oldest first, then those that have arrived since."""
+    backlog.require_all(backlog.manifests.numbers(), done)  # the files of a missing one would look new
     _, found = backlog.look()
     changed = set(found.changed["path"].to_pylist())
     recorded = set(backlog.manifests.recorded())

@@ -66,8 +66,9 @@ class KnownFiles:
         recorded = set(manifests.recorded(number))
         numbers = manifests.numbers(number)
         settled = number
-        for each in numbers:
-            if each not in recorded:
+        for expected, each in enumerate(numbers, number + 1):
+            # A cache never goes beyond a manifest that is missing: its files would be forgotten.
+            if each != expected or each not in recorded:
                 break
             settled = each
         return cls(folder, base, number, tuple(_tail(manifests, numbers, recorded)), settled)
@@ -108,6 +109,11 @@ class KnownFiles:
         return len(settled) >= _MANY_BATCHES or added >= max(_FEW_FILES, _GROWTH * self.base.num_rows)
 
 
+def cached_through(folder: str) -> int:
+    """Return the batch up to which the newest cache that can be read goes; -1 if there is none."""
+    return _newest_cache(folder)[0]
+
+
 def may_be_due(folder: str) -> bool:
     """Return whether `compact` may have something to do, by the manifests after the newest cache; that is not read."""
     manifests = Manifests(folder)
@@ -136,14 +142,14 @@ def _read_cache(folder: str, number: int) -> pa.Table | None:
 
 
 def _tail(manifests: Manifests, numbers: Sequence[int], recorded: set[int]) -> Iterable[tuple[int, pa.Table]]:
-    """Yield the known files of batches: those of the manifest, without those that were left for a later batch."""
+    """Yield the known files of batches, as they were read: those of the manifest, without those left for a later batch."""
     outcomes = manifests.outcomes_of(number for number in numbers if number in recorded)
     for manifest in manifests.load_all(numbers):
         files = manifest.files
         if manifest.number in recorded:
             _, outcome = next(outcomes)
-            left = outcome.filter(pc.is_in(outcome["state"], value_set=pa.array(LEFT)))
-            files = files.filter(pc.invert(pc.is_in(files["path"], value_set=left["path"]))) if left.num_rows else files
+            # A batch that is read again may read a file as it is then, and not as it was frozen.
+            files = outcome.filter(pc.invert(pc.is_in(outcome["state"], value_set=pa.array(LEFT)))).select(FILES.names)
         yield manifest.number, files.append_column("batch", pa.repeat(manifest.number, files.num_rows))
 
 

@@ -37,8 +37,10 @@ OUTCOMES = pa.schema(
         pa.field("duplicate_of", pa.string()),
     ]
 )
-# The outcomes of files that a batch did not take in: they may come again.
-LEFT = ("changed", "gone")
+# The outcomes of files that a batch did not take in. They belong to a later batch, or are new: a retry has what could not be
+# read, and a skipped copy is reopened when the content of its original is replaced.
+CHANGED, GONE, RETRIED, REOPENED = "changed", "gone", "retried", "reopened"
+LEFT = (CHANGED, GONE, RETRIED, REOPENED)
 _MANIFESTS, _OUTCOMES = "manifests", "outcomes"
 _NUMBERED = re.compile(r"(\d{8,})\.parquet")
 _KNOWN = re.compile(r"known-(\d{8,})\.parquet")
@@ -83,6 +85,19 @@ class Manifests:
         # The token tells two runners apart that freeze the same files.
         added = {_NUMBER: str(number).encode(), _FACTS: json.dumps(facts).encode(), _TOKEN: uuid.uuid4().hex.encode()}
         return create_file(self.folder, _name(_MANIFESTS, number), to_parquet(files, added))
+
+    def remove(self, number: int) -> None:
+        """Remove a manifest that cannot be read, before it is written again."""
+        remove_file(self.folder, _name(_MANIFESTS, number))
+
+    def is_readable(self, number: int) -> bool:
+        """Return whether a manifest is there as it was written, and so is what became of its files, if that is recorded."""
+        try:
+            self.load(number)
+            self.outcomes(number)
+        except ManifestUnreadable:
+            return False
+        return True
 
     def load(self, number: int) -> Manifest:
         """Return a manifest; raise ManifestUnreadable if it is not as it was written."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,20 @@ from oncelake.delta.conflicts import TableChanged
 from oncelake.model.arrivals import CountedRead
 from oncelake.model.contracts import Pins, Reading
 from oncelake.model.slices import Slice
-from oncelake.sources.arrivals.accounting import Account, Copies, RecordCounts, count_fitting, count_records
+from oncelake.sources.arrivals.accounting import (
+    Account,
+    Copies,
+    RecordCounts,
+    count_fitting,
+    count_records,
+    count_remaining,
+)
 from oncelake.sources.arrivals.arriving import PROVENANCE
 from oncelake.sources.arrivals.backlog import Backlog
 from oncelake.sources.arrivals.current_files import compare
 from oncelake.sources.arrivals.fitting_files import fitting_files, read_fitting, spread
 from oncelake.sources.arrivals.folder_values import FolderValues, folder_columns
+from oncelake.sources.arrivals.manifests import CHANGED, GONE
 from oncelake.sources.arrivals.parsing.packs import (
     BAD_ROW,
     DATA,
@@ -33,7 +41,7 @@ from oncelake.sources.arrivals.parsing.packs import (
 from oncelake.sources.arrivals.parsing.row_groups import NOT_AS_EXPECTED
 from oncelake.sources.arrivals.parts import Footer
 from oncelake.sources.arrivals.pinning import evolve_schema, first_schema, held_back, partition_drift
-from oncelake.sources.arrivals.quarantine import write_quarantine
+from oncelake.sources.arrivals.quarantine import at_origins, write_quarantine
 from oncelake.sources.arrivals.schema_inference import Drift, match_name
 from oncelake.sources.arrivals.schema_store import PinnedSchema, SchemaStore
 from oncelake.sources.arrivals.work_list import ROW_GROUPS, WorkList, entries_of, find_footers, without, work_list
@@ -72,7 +80,8 @@ class BatchRead(CountedRead):
 
     def facts(self) -> dict[str, Any]:
         """Return what the commit records of the files and their rows."""
-        return self._computed[1].facts() | {"frozen": dict(self._frozen_facts)}
+        redo = {"redo": True} if self._is_redo else {}
+        return self._computed[1].facts() | {"frozen": dict(self._frozen_facts)} | redo
 
     def replaced_files(self) -> tuple[str, ...]:
         """Return the files whose earlier rows are replaced by this batch."""
@@ -119,6 +128,10 @@ class BatchRead(CountedRead):
         copies = self._copies(counts)
         if copies.skipped:  # files whose rows are passed on have no hash
             records = records.where(F.col(INDEX).isNull() | ~F.col(INDEX).isin(list(copies.originals)))
+        if rows_of_retry := self._frozen_facts.get("rows"):
+            written = self.pins.get("written", {})
+            records = at_origins(records, self.files, rows_of_retry, written)
+            counts = count_remaining(counts, records) if written else counts
         parts = [self._rows(records, pinned)] if others.num_rows or not fitting else []
         if fitting:
             parts.append(self._passed_rows(entries, fitting, pinned))
@@ -127,9 +140,9 @@ class BatchRead(CountedRead):
         account = Account.of(counts, kept, self.files, self.pins, pinned.version, copies)
         account.check(self.reading)
         bad = records.where(F.col(KIND) == BAD_ROW)
-        write_quarantine(bad, self.files, self.reading, self.pins["manifest"], account.quarantined)
-        written = (rows if kept is None else kept).select(*self._columns(pinned))
-        return written, account, held_back(self.source, pinned, found.drift)
+        write_quarantine(bad, self._origins, self.reading, self.pins["manifest"], account.quarantined)
+        given = (rows if kept is None else kept).select(*self._columns(pinned))
+        return given, account, held_back(self.source, pinned, found.drift)
 
     def _copies(self, counts: pa.Table) -> Copies:
         """Return which files have the content of another one. Rows that replace others are never skipped, nor are retries."""
@@ -140,28 +153,37 @@ class BatchRead(CountedRead):
         return copies
 
     @cached_property
+    def _is_redo(self) -> bool:
+        """Whether the batch was committed before, and its outcomes are recorded."""
+        return self.backlog.manifests.outcomes(self.pins["manifest"]) is not None
+
+    @cached_property
     def _frozen_facts(self) -> Mapping[str, Any]:
         return self.backlog.manifests.load(self.pins["manifest"]).facts
 
     def notes(self) -> tuple[str, ...]:
         """Return what is to be said of the files of the batch."""
+        said = {
+            "current": "changed since they were ingested, and are read as they are now",
+            GONE: "are gone, and not read",
+            CHANGED: "changed since they were listed, and are left to a later batch",
+        }
+        found = [(list(self.pins.get(kind, ())), text) for kind, text in said.items()]
+        notes = [f"files that {text}: {len(paths):,}: {', '.join(paths[:_EXAMPLES])}" for paths, text in found if paths]
         _, account, held = self._computed
         rescued = f"values are rescued, because the table cannot {held}; with delta.enableTypeWidening = true it can"
-        return (*self._copy_notes(account.copies), *([rescued] if held else []))
+        return (*notes, *self._copy_notes(account.copies), *([rescued] if held else []))
 
-    def _copy_notes(self, copies: Copies) -> tuple[str, ...]:
-        if not copies.originals:
-            return ()
-        some, paths = list(copies.originals.items())[:_EXAMPLES], self.files["path"]
-        examples = ", ".join(f"{paths[number].as_py()} (as {original})" for number, original in some)
-        done = "skipped" if copies.skipped else "ingested all the same"
-        return (f"files with the content of another file: {len(copies.originals):,}, {done}: {examples}",)
+    def _copy_notes(self, copies: Copies) -> Iterator[str]:
+        if copies.originals:
+            some, paths = list(copies.originals.items())[:_EXAMPLES], self.files["path"]
+            examples = ", ".join(f"{paths[number].as_py()} (as {original})" for number, original in some)
+            done = "skipped" if copies.skipped else "ingested all the same"
+            yield f"files with the content of another file: {len(copies.originals):,}, {done}: {examples}"
 
     def _pinned_schema(self) -> PinnedSchema:
         """Return the schema that the batch starts from. What an earlier try at it pinned, and did not commit, does not count."""
-        number = self.pins["manifest"]
-        was_committed = number in self.backlog.manifests.recorded(number - 1)
-        known = self._store.newest() if was_committed else self._store.newest_before(number)
+        known = self._store.newest() if self._is_redo else self._store.newest_before(self.pins["manifest"])
         pinned = first_schema(self.source, known, self.files, self.reading)
         return evolve_schema(self.source, pinned, self._folder_drift(pinned), self.reading)
 
@@ -186,7 +208,9 @@ class BatchRead(CountedRead):
         self, entries: pa.Table, footers: Mapping[int, Footer], pinned: PinnedSchema, whole: set[int]
     ) -> tuple[DataFrame, RecordCounts]:
         """Return the records of files, computed once, and their counts. A file that cannot be read in parts is read as a `whole`."""
-        file_format, split_by, columns = self.source.file_format, self.source.split_by, len(pinned.schema)
+        file_format, columns = self.source.file_format, len(pinned.schema)
+        # The rows of a retry are known by their lines, which only who reads the whole of a file can count.
+        split_by = None if self._frozen_facts.get("rows") else self.source.split_by
         while True:
             chosen = work_list(without(entries, whole), file_format, split_by, columns, footers)
             unsplit = entries.filter(pc.is_in(entries["file"], pa.array(whole, pa.int64())))

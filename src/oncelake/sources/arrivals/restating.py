@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from oncelake.errors import BatchesNotRedone
-from oncelake.model.arrivals import QuarantinedRow, Waiting
+from oncelake.model.arrivals import Waiting
 from oncelake.sources.arrivals.known_files import KnownFiles
 from oncelake.sources.arrivals.manifests import Manifests
 from oncelake.sources.arrivals.packing import split_batches
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from oncelake.sources.arrivals.backlog import Backlog
 
 _EXAMPLES = 3
-QUARANTINED, REPLACED = "quarantined", "replaced"
 
 
 def restated(backlog: Backlog, done: int | None) -> Waiting:
@@ -49,26 +47,6 @@ def without_provenance(manifests: Manifests, batches: Iterable[int]) -> set[int]
     """Return the batches whose rows do not say which file they came from."""
     found = manifests.load_all(sorted(set(batches)))
     return {each.number for each in found if "file" not in each.facts.get("provenance", ["file"])}
-
-
-def replaced_since(backlog: Backlog, rows: Sequence[QuarantinedRow], done: int | None) -> list[QuarantinedRow]:
-    """Return rows in quarantine with their true states: what was replaced with its file is not retried any more."""
-    if done is None or not any(row.state == QUARANTINED for row in rows):
-        return list(rows)
-    manifests = [each for each in backlog.manifests.load_all(backlog.manifests.numbers()) if each.number <= done]
-    origins = {path: file for each in manifests for path, file in each.facts.get("origins", {}).items()}
-    files = pa.array({origins.get(row.file, row.file) for row in rows}, pa.string())
-    last: dict[str, int] = {}
-    for manifest in manifests:
-        if manifest.facts.get("replaces"):
-            paths = manifest.files["path"]
-            last |= dict.fromkeys(paths.filter(pc.is_in(paths, value_set=files)).to_pylist(), manifest.number)
-    return [
-        replace(row, state=REPLACED)
-        if row.state == QUARANTINED and last.get(origins.get(row.file, row.file), -1) > row.batch
-        else row
-        for row in rows
-    ]
 
 
 def _text(backlog: Backlog) -> str:
