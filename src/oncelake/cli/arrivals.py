@@ -19,9 +19,12 @@ STATES = ("new", "frozen", "done", "quarantined", "changed", "gone", "duplicate"
 _SHOWN = 50
 
 
+_OR_STATES = f"{', '.join(STATES[:-1])} or {STATES[-1]}"
+
+
 @click.command(short_help="Show the files of a pipeline that is driven by arrivals.")
 @click.argument("name")
-@click.option("--state", type=click.Choice(STATES), help="Show only files in this state.")
+@click.option("--state", metavar="STATE", type=click.Choice(STATES), help=f"Show only files that are {_OR_STATES}.")
 @click.option("--rebuild", is_flag=True, help="Write missing or damaged manifests from the facts of the commits.")
 @project_options
 def files(project: once.Project, output: Output, name: str, state: str | None, rebuild: bool) -> int:
