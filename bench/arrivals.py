@@ -21,6 +21,7 @@ import pyarrow.parquet
 from bench.clock import best_of, figure
 from bench.days import BIN, HERE
 from bench.processes import measure_tree
+from oncelake.delta.log import read_log
 from oncelake.sources.arrivals.discovery import discover
 from oncelake.sources.arrivals.known_files import KnownFiles
 from oncelake.sources.arrivals.manifests import Manifests
@@ -152,25 +153,34 @@ def _known(stage):
 
 
 def make_known(root, landing):
-    """Let a real batch create the table, and freeze and record the known files as the batches before it.
+    """Let a real batch create the table, then freeze and record the known files as batches after it.
 
-    The batch has the number after theirs, so that the table's marker says that all of them are done. Their files are empty:
-    only size and time are compared.
+    The table's marker says that all of them are done. Their files are empty: only size and time are compared.
     """
-    manifests = Manifests(str(root / "lake" / "_oncelake" / "arrivals" / "orders"))
-    first = -(-KNOWN_FILES // MANIFEST_FILES)
     write_orders(landing / "new", range(NEW_FILES))
-    manifests.freeze(first, discover(str(landing), str(root)).files, {})
     ours(root)
     for start in range(0, KNOWN_FILES, FOLDER_FILES):
         touch(landing / f"{start:08}", range(start, min(start + FOLDER_FILES, KNOWN_FILES)))
+    manifests = Manifests(str(root / "lake" / "_oncelake" / "arrivals" / "orders"))
     files = KnownFiles.load(manifests.folder).subtract(discover(str(landing), str(root)).files).new
-    for number in range(first):
-        some = files.slice(number * MANIFEST_FILES, MANIFEST_FILES)
+    last = -(-files.num_rows // MANIFEST_FILES)
+    for number in range(1, last + 1):
+        some = files.slice((number - 1) * MANIFEST_FILES, MANIFEST_FILES)
         manifests.freeze(number, some, {})
         manifests.record(number, some.append_column("state", pa.repeat("done", some.num_rows)))
+    mark_done(root / "lake" / "bronze" / "orders", last)
     # As the runs of so many batches would have done.
     KnownFiles.load(manifests.folder).compact()
+
+
+def mark_done(path, number):
+    """Commit the marker of a batch to a table, without rows."""
+    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+    (app_id,) = read_log("bronze.orders", str(path)).markers
+    none = pa.schema(DeltaTable(str(path)).schema().to_arrow()).empty_table()
+    marker = CommitProperties(app_transactions=[Transaction(app_id, number)])
+    write_deltalake(str(path), none, mode="append", commit_properties=marker)
 
 
 def _large(stage):
