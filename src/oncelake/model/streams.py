@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from oncelake.model.contracts import Pattern, Reading, Source
+from oncelake.model.contracts import Pattern, Pins, Read, Reading, Source, SourceStats
+from oncelake.model.intervals import Grid
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,6 +102,29 @@ class Beginning:
     doubt: str = ""
 
 
+class StreamDefaults:
+    """What all stream sources have in common: no intervals, and rows that never change and are read by a query."""
+
+    by_interval = False
+    time = None
+    versioned = True
+
+    def pin(self, reading: Reading) -> Pins:
+        """Refuse: what a batch reads is in its checkpoint."""
+        raise NotImplementedError(reading.where)
+
+    def stats(self, reading: Reading) -> SourceStats:
+        """Refuse: there are no intervals to ask for."""
+        raise NotImplementedError(reading.where)
+
+    def verify(self, reading: Reading, pins: Pins) -> None:
+        """Do nothing: messages, and versions of a Delta table, do not change."""
+
+    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
+        """Refuse: a stream is read by its query."""
+        raise NotImplementedError(reading.where)
+
+
 @runtime_checkable
 class Follower(Protocol):
     """A declared stream of a table, which is read by what its writers do to it."""
@@ -146,6 +170,25 @@ class StreamSource(Source, Protocol):
     def notes(self, reading: Reading) -> list[str]:
         """Return what a plan says of the source, such as how changes of a table are read."""
         ...
+
+
+class StreamPart(StreamDefaults):
+    """A part of a stream as the source of one work: a micro-batch, or retried messages. Its declaration is the stream's."""
+
+    source: StreamSource
+
+    def __repr__(self) -> str:
+        """Return the declaration: a part of the same stream is no other declaration."""
+        return repr(self.source)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables of the stream."""
+        return self.source.tables
+
+    def problem(self, grid: Grid | None) -> str | None:
+        """Return what the stream says of a grid."""
+        return self.source.problem(grid)
 
 
 @runtime_checkable

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from oncelake.delta.tables import delta_log, require_log
 from oncelake.errors import BadDeclaration, OncelakeError
-from oncelake.model.contracts import Pattern, Pins, Read, Reading, SourceStats
+from oncelake.model.contracts import Pattern, Reading
 from oncelake.model.intervals import Grid
 from oncelake.model.names import table_name_problem
 from oncelake.model.source_location import declared_at
-from oncelake.model.streams import REASON, Beginning, Lag
+from oncelake.model.streams import REASON, Beginning, Lag, StreamDefaults
 from oncelake.spark.sql import identifier
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def changes(
 
 
 @dataclass(frozen=True)
-class ChangesSource:
+class ChangesSource(StreamDefaults):
     """A table that is read as a stream."""
 
     name: str
@@ -51,10 +51,6 @@ class ChangesSource:
     max_bytes: str | None = None
     # Why it is read by its appended rows or by its change feed.
     why: str = "declared"
-
-    by_interval = False
-    time = None
-    versioned = True
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -78,21 +74,6 @@ class ChangesSource:
     def problem(self, grid: Grid | None) -> str | None:
         """Refuse intervals: changes drive their pipeline."""
         return f"changes of {self.name} are a stream, which does not go with every=" if grid is not None else None
-
-    def pin(self, reading: Reading) -> Pins:
-        """Refuse: what a batch reads is in its checkpoint."""
-        raise NotImplementedError(reading.where)
-
-    def stats(self, reading: Reading) -> SourceStats:
-        """Refuse: there are no intervals to ask for."""
-        raise NotImplementedError(reading.where)
-
-    def verify(self, reading: Reading, pins: Pins) -> None:
-        """Do nothing: a version of a Delta table never changes."""
-
-    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
-        """Refuse: a stream is read by its query."""
-        raise NotImplementedError(reading.where)
 
     def open_stream(self, session: SparkSession, reading: Reading) -> DataFrame:
         """Return the stream of rows or of changes. Commits that it would have to leave out fail the batch."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from oncelake.errors import BadDeclaration
 from oncelake.errors.base import did_you_mean
-from oncelake.model.contracts import Pins, Read, Reading, SourceStats
+from oncelake.model.contracts import Reading
 from oncelake.model.intervals import Grid
 from oncelake.model.source_location import declared_at
-from oncelake.model.streams import REASON, Beginning, Lag
+from oncelake.model.streams import REASON, Beginning, Lag, StreamDefaults
 from oncelake.spark.avro_column import CONFLUENT_HEADER, decode_avro, require_fastavro, schema_problem
 from oncelake.spark.kafka_client import topic_ids, topic_offsets
 
@@ -95,7 +95,7 @@ class Coding:
 
 
 @dataclass(frozen=True)
-class KafkaSource:
+class KafkaSource(StreamDefaults):
     """Declared topics."""
 
     topics: tuple[str, ...]
@@ -110,9 +110,6 @@ class KafkaSource:
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     tables = ()
-    by_interval = False
-    time = None
-    versioned = True
 
     def declaration_problem(self) -> str | None:
         """Return what is wrong with the declaration, or None."""
@@ -139,21 +136,6 @@ class KafkaSource:
     def problem(self, grid: Grid | None) -> str | None:
         """Refuse intervals: messages drive their pipeline."""
         return f"{self.path} is a stream, which does not go with every=" if grid is not None else None
-
-    def pin(self, reading: Reading) -> Pins:
-        """Refuse: what a batch reads is in its checkpoint."""
-        raise NotImplementedError(reading.where)
-
-    def stats(self, reading: Reading) -> SourceStats:
-        """Refuse: there are no intervals to ask for."""
-        raise NotImplementedError(reading.where)
-
-    def verify(self, reading: Reading, pins: Pins) -> None:
-        """Do nothing: messages do not change."""
-
-    def read(self, session: SparkSession, reading: Reading, pins: Pins) -> Read:
-        """Refuse: a stream is read by its query."""
-        raise NotImplementedError(reading.where)
 
     def open_stream(self, session: SparkSession, reading: Reading) -> DataFrame:  # noqa: ARG002  the contract
         """Return the stream of messages, keys and values as bytes. Messages that are gone fail the batch."""
@@ -305,7 +287,7 @@ def _lost(position: Mapping[str, Any], ends: Mapping[tuple[str, int], tuple[int,
             if at < low:
                 lost.append(f"{low - at:,} offsets of {topic}/{partition} ({at:,} to {low - 1:,})")
             elif at > high:
-                lost.append(f"{topic}/{partition} ends at {high:,}, before {at:,}: it was created anew, or truncated")
+                lost.append(f"{topic}/{partition} ends at {high:,}, before {at:,}: it was recreated or truncated")
     return ", ".join(lost)
 
 

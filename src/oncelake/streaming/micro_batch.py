@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from oncelake.delta.quarantine import quarantined_places, replace_quarantined
 from oncelake.errors import CheckpointBehind, DecodedBefore
 from oncelake.model.arrivals import CountedRead
-from oncelake.model.contracts import Pins, Reading, SourceStats
-from oncelake.model.intervals import Grid
+from oncelake.model.contracts import Pins, Reading
 from oncelake.model.slices import Slice
-from oncelake.model.streams import REASON, MessageSource, StreamSource
+from oncelake.model.streams import REASON, MessageSource, StreamPart, StreamSource
 from oncelake.model.work import AS_WRITTEN
 from oncelake.planning.streams import CHECKPOINT, QUARANTINE
 from oncelake.spark.columns import fail_unless
@@ -27,12 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class MicroBatch:
+class MicroBatch(StreamPart):
     """A stream's source within one batch: its pins are the offsets of the batch, and its rows are the frame of Spark's call."""
-
-    by_interval = False
-    time = None
-    versioned = True
 
     def __init__(
         self, source: StreamSource, frame: DataFrame, pins: Pins, folder: str, decoded: bool, begun: bool
@@ -48,26 +43,9 @@ class MicroBatch:
         self.in_one_pass = False
         self.had_bad_rows = False
 
-    def __repr__(self) -> str:
-        """Return the declaration: a batch of the same stream is no other declaration."""
-        return repr(self.source)
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """The tables of the stream."""
-        return self.source.tables
-
-    def problem(self, grid: Grid | None) -> str | None:
-        """Return what the stream says of a grid."""
-        return self.source.problem(grid)
-
     def pin(self, reading: Reading) -> Pins:  # noqa: ARG002  the contract
         """Return the offsets of the batch."""
         return self.pins
-
-    def stats(self, reading: Reading) -> SourceStats:
-        """Refuse: there are no intervals to ask for."""
-        raise NotImplementedError(reading.where)
 
     def verify(self, reading: Reading, pins: Pins) -> None:
         """Raise if another target of the batch was written from other offsets."""

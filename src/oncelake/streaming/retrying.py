@@ -17,11 +17,10 @@ from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.quarantine import QUARANTINED
 from oncelake.errors import CannotRetry, DecodedBefore, MessagesGone, StreamsNotRemote, TableBusy
 from oncelake.model.arrivals import CountedRead, QuarantinedRow
-from oncelake.model.contracts import Pins, Reading, SourceStats
+from oncelake.model.contracts import Pins, Reading
 from oncelake.model.failpoints import failpoint
-from oncelake.model.intervals import Grid
 from oncelake.model.slices import Slice
-from oncelake.model.streams import MessageSource
+from oncelake.model.streams import MessageSource, StreamPart
 from oncelake.model.work import Plan, Report, Scope
 from oncelake.planning.quarantine import Retry, StreamQuarantine
 from oncelake.planning.streams import find_stream, recreated, stream_reading
@@ -135,42 +134,18 @@ def _write(pipeline: Pipeline, kept: StreamQuarantine, retries: Sequence[Retry],
 
 
 @dataclass(frozen=True, repr=False)
-class RetriedMessages:
+class RetriedMessages(StreamPart):
     """The messages of retries, as the source of a pipeline: each slice is one retry."""
 
     source: MessageSource
     stream: str
     retries: Mapping[Slice, Retry]
 
-    by_interval = False
-    time = None
-    versioned = True
-
-    def __repr__(self) -> str:
-        """Return the declaration: messages of the same stream are no other declaration."""
-        return repr(self.source)
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """The tables of the stream."""
-        return self.source.tables
-
-    def problem(self, grid: Grid | None) -> str | None:
-        """Return what the stream says of a grid."""
-        return self.source.problem(grid)
-
     def pin(self, reading: Reading) -> Pins:
         """Return the messages of the retry."""
         retry = self.retries[reading.slice]
         messages = {file: ranges_text(offsets) for file, offsets in retry.places.items()}
         return {"stream": self.stream, "retry": retry.number, "messages": messages}
-
-    def stats(self, reading: Reading) -> SourceStats:
-        """Refuse: there are no intervals to ask for."""
-        raise NotImplementedError(reading.where)
-
-    def verify(self, reading: Reading, pins: Pins) -> None:
-        """Do nothing: messages do not change, and the read itself says if one is gone."""
 
     def read(self, session: SparkSession, reading: Reading, pins: Pins) -> RetryRead:  # noqa: ARG002  the contract
         """Return the read of the retry."""
