@@ -17,6 +17,20 @@ def _small_parts(monkeypatch):
     monkeypatch.setattr("oncelake.sources.arrivals.parts.PART_BYTES", 1000)
 
 
+@pytest.fixture
+def passed(monkeypatch):
+    """The files whose rows were passed on to a write, in the order of the reads."""
+    monkeypatch.setattr("oncelake.sources.arrivals.fitting_files.COUNTED_BYTES", 0)
+    read, found = reading.read_fitting, []
+
+    def read_and_note(session, parts, *others):
+        found.append(sorted({path.rpartition("/")[2] for path in parts["path"].to_pylist()}))
+        return read(session, parts, *others)
+
+    monkeypatch.setattr(reading, "read_fitting", read_and_note)
+    return found
+
+
 def counts(report):
     return [
         (work.error or work.outcome, work.rows.read, work.rows.written, work.rows.quarantined) for work in report.works
@@ -122,3 +136,60 @@ def test_csv_is_split_at_lines_and_read_whole_where_quotes_are_in_doubt(arriving
     row = found["landing/b.csv"]
     assert (landing / "b.csv").read_bytes()[row.offset :].startswith(b"too,many")
     assert found["landing/c.csv"].raw == b'1200,"never closed'
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "text"])
+def test_lines_that_fit_the_schema_are_counted_and_passed_on_to_the_write(arriving, landing, passed, kind):
+    columns = "value string" if kind == "text" else "id long, note string"
+    where = "value LIKE '%7,%'" if kind == "text" else "id % 10 = 7"
+    p = arriving(events(kind=kind, schema=columns, where=where, provenance=("file", "batch")))
+    for name, first in (("a", 0), ("b", 400)):
+        rows = [{"id": number, "note": f"n {number}"} for number in range(first, first + 400)]
+        lines = rows if kind == "json" else ["id,note", *(f"{row['id']},{row['note']}" for row in rows)]
+        drop(landing, f"{name}.{kind}", *lines)
+    headers = 2 if kind == "text" else 0
+    assert counts(p.run()) == [("committed", 800 + headers, 80, 0)]
+    assert passed == [[f"a.{kind}", f"b.{kind}"]]
+    found = table(p, "bronze", "value" if kind == "text" else "id", "_once_file")
+    assert len(found) == 80
+    assert {file for _, file in found} == {f"landing/a.{kind}", f"landing/b.{kind}"}
+
+
+def test_a_large_file_with_a_bad_row_is_kept_and_the_others_are_passed_on(arriving, landing, passed):
+    p = arriving(events(kind="csv", schema="id long, note string"))
+    drop(landing, "a.csv", "id,note", *(f"{number},x" for number in range(400)))
+    drop(landing, "b.csv", "id,note", *(f"{number},x" for number in range(400, 800)), "1,2,3")
+    drop(landing, "c.csv", "id,note,more", *(f"{number},x,new" for number in range(800, 1200)))
+    drop(landing, "d.csv", "id,note", *(f"{number},x" for number in range(1200, 1599)), "what,x")
+    drop(landing, "e.csv", "note,id", *(f"x,{number}" for number in range(1600, 2000)))
+    assert counts(p.run()) == [("committed", 2001, 2000, 1)]
+    assert passed == [["a.csv", "e.csv"]]
+    found = table(p, "bronze", "coalesce(id, 1599)", "coalesce(more, '')", "_rescued IS NULL")
+    assert [(number, more) for number, more, _ in found] == [(n, "new" if 800 <= n < 1200 else "") for n in range(2000)]
+    assert [number for number, _, fits in found if not fits] == [1599]
+
+
+def test_lines_that_change_between_their_count_and_the_write_come_with_a_later_batch(arriving, landing, passed):
+    def load(rows):
+        if not (landing / "touched").exists():
+            (landing / "touched").mkdir()
+            drop(landing, "b.csv", "id", *range(2000, 2500))
+        return rows
+
+    read = once.files("landing", format="csv", schema="id long")
+    p = arriving(once.pipeline(reads=read, writes=once.append("bronze"), name="events")(load))
+    drop(landing, "a.csv", "id", *range(500))
+    drop(landing, "b.csv", "id", *range(500, 1000))
+    assert counts(p.run()) == [("committed", 500, 500, 0)]
+    assert counts(p.run()) == [("committed", 500, 500, 0)]
+    assert table(p) == [(number,) for number in (*range(500), *range(2000, 2500))]
+    assert passed == [["a.csv", "b.csv"], ["b.csv"]]
+
+
+def test_a_merge_of_large_files_reads_them_as_often_as_it_needs(arriving, landing, passed):
+    read = once.files("landing", format="csv", schema="id long, note string")
+    p = arriving(once.pipeline(reads=read, writes=once.merge("bronze", keys="id"), name="events")(lambda rows: rows))
+    drop(landing, "a.csv", "id,note", *(f"{number % 500},{number}" for number in range(1000)))
+    assert counts(p.run())[0][:2] == ("committed", 1000)
+    assert table(p, "bronze", "id", "note") == [(number, str(number + 500)) for number in range(500)]
+    assert passed == [["a.csv"]]

@@ -26,7 +26,7 @@ def events(*patterns, name="events", path="landing", kind="json", **options):
 
 def table(project, name="bronze", *columns):
     rows = project.session().read.format("delta").load(project.lake.table(name).path)
-    return sorted(tuple(row) for row in rows.select(*(columns or ("id",))).collect())
+    return sorted(tuple(row) for row in rows.selectExpr(*(columns or ("id",))).collect())
 
 
 def outcomes(report):

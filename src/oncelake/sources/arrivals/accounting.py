@@ -28,7 +28,6 @@ from oncelake.sources.arrivals.parsing.packs import (
     RESCUED_AS,
     ROW,
 )
-from oncelake.sources.arrivals.parts import Footer
 from oncelake.sources.arrivals.schema_inference import Drift
 
 if TYPE_CHECKING:
@@ -106,9 +105,9 @@ class Copies(NamedTuple):
         contents.write(number, [paths[at] for at in kept], [texts[at] for at in kept], replaces)
 
 
-def count_fitting(counts: pa.Table, fitting: Mapping[int, Footer]) -> pa.Table:
-    """Return the counts with those of files whose rows are passed on: so many as their footers say, or the write fails."""
-    found = [{INDEX: file, "read": footer.rows, "rows": footer.rows} for file, footer in fitting.items()]
+def count_fitting(counts: pa.Table, fitting: Mapping[int, int]) -> pa.Table:
+    """Return the counts with those of files whose rows are passed on: so many as were found in each, or the write fails."""
+    found = [{INDEX: file, "read": rows, "rows": rows} for file, rows in fitting.items()]
     zeros = dict.fromkeys(_COUNTED, 0)
     schema = pa.schema({INDEX: pa.int64(), **dict.fromkeys(_COUNTED, pa.int64()), "hash": pa.string()})
     added = pa.Table.from_pylist([zeros | each for each in found], schema=schema)

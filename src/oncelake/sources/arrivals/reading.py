@@ -25,7 +25,14 @@ from oncelake.sources.arrivals.accounting import (
 from oncelake.sources.arrivals.arriving import PROVENANCE
 from oncelake.sources.arrivals.backlog import Backlog
 from oncelake.sources.arrivals.current_files import compare
-from oncelake.sources.arrivals.fitting_files import fitting_files, read_fitting, spread
+from oncelake.sources.arrivals.fitting_files import (
+    NONE,
+    FittingFiles,
+    fitting_lines,
+    fitting_row_groups,
+    read_fitting,
+    spread,
+)
 from oncelake.sources.arrivals.folder_values import FolderValues, folder_columns
 from oncelake.sources.arrivals.manifests import CHANGED, GONE
 from oncelake.sources.arrivals.parsing.packs import (
@@ -38,13 +45,21 @@ from oncelake.sources.arrivals.parsing.packs import (
     ROW,
     PackReader,
 )
-from oncelake.sources.arrivals.parsing.row_groups import NOT_AS_EXPECTED
+from oncelake.sources.arrivals.parsing.part_rows import NOT_AS_EXPECTED
 from oncelake.sources.arrivals.parts import Footer
 from oncelake.sources.arrivals.pinning import evolve_schema, first_schema, held_back, partition_drift
 from oncelake.sources.arrivals.quarantine import at_origins, write_quarantine
 from oncelake.sources.arrivals.schema_inference import Drift, match_name
 from oncelake.sources.arrivals.schema_store import PinnedSchema, SchemaStore
-from oncelake.sources.arrivals.work_list import ROW_GROUPS, WorkList, entries_of, find_footers, without, work_list
+from oncelake.sources.arrivals.work_list import (
+    LINES,
+    ROW_GROUPS,
+    WorkList,
+    entries_of,
+    find_footers,
+    without,
+    work_list,
+)
 from oncelake.spark.materialize import materialize
 from oncelake.spark.package import ship_package
 from oncelake.spark.sql import identifier
@@ -114,17 +129,17 @@ class BatchRead(CountedRead):
 
     @cached_property
     def _computed(self) -> tuple[DataFrame, Account, str | None]:
-        """Read the files. Large Parquet files that fit the schema are read by the write itself, the others before it."""
+        """Read the files. Large ones that fit the schema are read by the write itself, the others before it."""
         ship_package(self.session)
         entries = entries_of(self.files, self.reading.lake.file(""))
         footers = find_footers(entries) if self.source.split_by == ROW_GROUPS else {}
         pinned = self._pinned_schema()
-        fitting = {} if self._identity in _kept_batches else fitting_files(entries, footers, pinned.schema)
-        others = without(entries, fitting)
+        fitting = self._fitting(entries, footers, pinned)
+        others = without(entries, fitting.rows)
         records, found, pinned = self._parse(others, footers, pinned)
         self._verify(others)
         pinned = self._store.pin(pinned, self.pins["manifest"])
-        counts = count_fitting(found.files, fitting)
+        counts = count_fitting(found.files, fitting.rows)
         copies = self._copies(counts)
         if copies.skipped:  # files whose rows are passed on have no hash
             records = records.where(F.col(INDEX).isNull() | ~F.col(INDEX).isin(list(copies.originals)))
@@ -132,9 +147,9 @@ class BatchRead(CountedRead):
             written = self.pins.get("written", {})
             records = at_origins(records, self.files, rows_of_retry, written)
             counts = count_remaining(counts, records) if written else counts
-        parts = [self._rows(records, pinned)] if others.num_rows or not fitting else []
-        if fitting:
-            parts.append(self._passed_rows(entries, fitting, pinned))
+        parts = [self._rows(records, pinned)] if others.num_rows or not fitting.rows else []
+        if fitting.rows:
+            parts.append(self._passed_rows(fitting, pinned))
         rows = reduce(lambda one, other: one.unionByName(other), parts)
         kept = None if self.source.where is None else rows.where(self.source.where)
         account = Account.of(counts, kept, self.files, self.pins, pinned.version, copies)
@@ -143,6 +158,15 @@ class BatchRead(CountedRead):
         write_quarantine(bad, self._origins, self.reading, self.pins["manifest"], account.quarantined)
         given = (rows if kept is None else kept).select(*self._columns(pinned))
         return given, account, held_back(self.source, pinned, found.drift)
+
+    def _fitting(self, entries: pa.Table, footers: Mapping[int, Footer], pinned: PinnedSchema) -> FittingFiles:
+        """Return the large files whose rows are passed on to the write."""
+        if self._identity in _kept_batches or self._frozen_facts.get("rows"):
+            return NONE
+        file_format, schema = self.source.file_format, pinned.schema
+        if self.source.split_by == LINES:
+            return fitting_lines(self.session, entries, file_format, schema)
+        return fitting_row_groups(entries, footers, file_format, schema) if footers else NONE
 
     def _copies(self, counts: pa.Table) -> Copies:
         """Return which files have the content of another one. Rows that replace others are never skipped, nor are retries."""
@@ -249,11 +273,11 @@ class BatchRead(CountedRead):
         data = {name: F.col(f"{DATA}.{identifier(name)}") for name in pinned.schema.names}
         return self._flatten(records.where(F.col(KIND) == ROW), data, types)
 
-    def _passed_rows(self, entries: pa.Table, fitting: Mapping[int, Footer], pinned: PinnedSchema) -> DataFrame:
+    def _passed_rows(self, fitting: FittingFiles, pinned: PinnedSchema) -> DataFrame:
         """Return the rows of large files, which are read when they are written."""
         source = self.source
         numbered = bool(source.where or source.provenance or self._folders)
-        frame = read_fitting(self.session, entries, fitting, source.file_format, pinned.schema, numbered)
+        frame = read_fitting(self.session, fitting.parts, source.file_format, pinned.schema, numbered)
         types = {field.name: field.dataType for field in frame.schema}
         missing = {name: F.lit(None).cast("long") for name in (INDEX, LINE_OF) if not numbered}
         frame = frame.withColumns(missing | {RESCUED_AS: F.lit(None).cast("string")})

@@ -80,8 +80,12 @@ def work_list(
     split = frozenset(entry["file"] for entry in found if entry["length"] is not None)
     rest = entries.filter(pc.invert(large))
     table = pa.concat_tables([rest, pa.Table.from_pylist(found, schema=ENTRIES)]) if found else rest
-    size = pc.sum(entries["size"]).as_py() or 0
-    return WorkList(table, -(-size // TASK_BYTES) if size > TASK_BYTES else 0, split)
+    return WorkList(table, tasks_for(pc.sum(entries["size"]).as_py()), split)
+
+
+def tasks_for(size: int | None) -> int:
+    """Return over how many tasks so many bytes are spread; 0 if that is left to Spark."""
+    return -(-size // TASK_BYTES) if size and size > TASK_BYTES else 0
 
 
 def without(entries: pa.Table, files: Collection[int] | Iterable[int]) -> pa.Table:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -154,7 +154,9 @@ def _packs(entries: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 
 def read_part(entry: dict[str, Any], fmt: FileFormat, schema: pa.Schema, store: StoreOptions | None) -> Parsed:
-    """Return the rows of the row groups of an entry."""
+    """Return the rows of a part of a file: of its row groups, or of the lines that begin in it."""
+    if entry["groups"] is None:
+        return _parse_lines(entry, fmt, schema, store)
     from oncelake.sources.arrivals.parsing.columnar import RowGroups, parse_row_groups
 
     part = RowGroups(*(entry[name] for name in ("file", "first", "groups", "row", "rows")))
@@ -163,6 +165,15 @@ def read_part(entry: dict[str, Any], fmt: FileFormat, schema: pa.Schema, store: 
             return parse_row_groups(source, part, fmt, schema)
     except OSError as error:
         return bad_file(schema, part.file, _problem(error))
+
+
+def _parse_lines(entry: dict[str, Any], fmt: FileFormat, schema: pa.Schema, store: StoreOptions | None) -> Parsed:
+    read = _read(entry, fmt, store)
+    if read.content is None:
+        return bad_file(schema, read.file, read.problem)
+    parsed = parse([PackedFile(read.file, read.path, read.content)], fmt, schema)
+    lines = _without_lines(parsed.rows[FILE], parsed.rows[LINE], {read.file: read.start} if read.start else {})
+    return replace(parsed, rows=parsed.rows.set_column(parsed.rows.schema.get_field_index(LINE), LINE, lines))
 
 
 def _open_part(path: str, store: StoreOptions | None) -> Any:
