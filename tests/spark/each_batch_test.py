@@ -1,5 +1,8 @@
 """The guard around a `foreachBatch` function: a batch that Spark replays is written once, to every target."""
 
+import os
+import shutil
+
 import pytest
 
 import oncelake as once
@@ -99,6 +102,34 @@ def test_a_new_checkpoint_is_refused(tmp_path, spark):
     with pytest.raises(Exception, match="from another checkpoint"):
         Stream(tmp_path, spark, write, checkpoint="new").run()
     assert stream.ids("bronze") == [1]
+
+
+@pytest.mark.parametrize("way", ["write", "marker", "targets"])
+@pytest.mark.parametrize("later", [1, 2])
+def test_an_older_copy_of_the_checkpoint_is_refused(tmp_path, spark, way, later):
+    def write(frame, batch):
+        if way == "marker":
+            writer = frame.write.format("delta").mode("append").options(**batch.marker("bronze"))
+            writer.save(str(tmp_path / "lake/bronze"))
+        else:
+            batch.write(frame, once.append("bronze"))
+
+    stream = Stream(tmp_path, spark, write, **({"targets": ["bronze"]} if way == "targets" else {}))
+    stream.land("a.json", 1)
+    stream.run()
+    shutil.copytree(stream.checkpoint, tmp_path / "backup")
+    for number in range(later):
+        stream.land(f"b{number}.json", 2 + number)
+        stream.run()
+    shutil.rmtree(stream.checkpoint)
+    shutil.copytree(tmp_path / "backup", stream.checkpoint)
+    # Spark takes it for the next batch, and leaves the others to later ones.
+    stream.land("c.json", 7)
+    earlier = (tmp_path / "landing" / "a.json").stat().st_mtime - 60
+    os.utime(tmp_path / "landing" / "c.json", (earlier, earlier))
+    with pytest.raises(Exception, match="its checkpoint is older"):
+        stream.run()
+    assert stream.ids("bronze") == [1, *range(2, 2 + later)]
 
 
 def test_what_is_wrong_with_a_guard_is_said_when_it_is_made(tmp_path):

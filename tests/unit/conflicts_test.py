@@ -3,7 +3,7 @@
 import pytest
 from deltalake.exceptions import CommitFailedError
 
-from oncelake.delta.conflicts import ErrorKind, classify, is_lost_server
+from oncelake.delta.conflicts import ErrorKind, classify, is_lost_server, one_line
 
 CONNECT = "pyspark.errors.exceptions.connect"
 
@@ -42,3 +42,15 @@ def test_a_classic_session_that_was_stopped_is_no_lost_server():
     text = "Cannot call methods on a stopped SparkContext."
     assert not is_lost_server(raised("pyspark.errors.exceptions.captured", text))
     assert not is_lost_server(raised(CONNECT, "[DIVIDE_BY_ZERO] Division by zero"))
+
+
+def test_one_line_has_what_began_it():
+    text = (
+        "An error occurred while calling o84.save.\n: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed\n"
+        "\tat org.apache.spark.Some.method(Some.scala:1)\nCaused by: java.lang.RuntimeException: wrapped\n\tat a.b(c)\n"
+        "Caused by: org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] customer 0 is not allowed\n\t... 1 more"
+    )
+    said = one_line(Exception(text))
+    assert said.startswith("org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed; caused by ")
+    assert said.endswith("[USER_RAISED_EXCEPTION] customer 0 is not allowed")
+    assert one_line(Exception("nothing but this\n\tat a.b(c)")) == "nothing but this"

@@ -81,6 +81,7 @@ _NO_DELTA = re.compile(
 )
 _GRPC = re.compile(r"""of RPC that terminated with:.*?details = ["'](.+?)["']$""", re.DOTALL | re.MULTILINE)
 _CALLING = "An error occurred while calling"  # py4j's first line, which carries no information
+_CAUSED_BY = "Caused by: "  # a line of the JVM's stack; the last one is what began it
 _RAISED = re.compile(r"^[\w.]+(?:Error|Exception): .*$", re.MULTILINE)
 _OUTSIDE_PREDICATE = ("DELTA_REPLACE_WHERE_MISMATCH", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
 _SCHEMAS = (
@@ -143,13 +144,17 @@ def _with_causes(error: BaseException) -> list[BaseException]:
 
 
 def one_line(error: BaseException) -> str:
-    """Return an exception's message in one line, without the JVM stack; for a Python worker, the exception it raised."""
+    """Return an exception's message and its first cause in one line, without the JVM stack; for a Python worker, the exception it raised."""
     text = str(error).strip()
     if details := _GRPC.search(text):
         return details[1]
-    raised = _RAISED.findall(text) if "Traceback (most recent call last)" in text else []
+    raised: list[str] = _RAISED.findall(text) if "Traceback (most recent call last)" in text else []
+    if raised:
+        return raised[-1]
     lines = [line for line in text.splitlines() if not line.startswith(_CALLING)]
-    return raised[-1] if raised else (lines or [type(error).__name__])[0].removeprefix(": ")
+    message = (lines or [type(error).__name__])[0].removeprefix(": ")
+    causes = [line.removeprefix(_CAUSED_BY) for line in lines if line.startswith(_CAUSED_BY)]
+    return f"{message}; caused by {causes[-1]}" if causes and causes[-1] not in message else message
 
 
 def _condition(error: BaseException) -> str:

@@ -46,6 +46,7 @@
     │   ├── SchemaFrozen            files do not fit a frozen schema
     │   ├── RowsUnaccounted         the rows of a file do not add up
     │   ├── OtherCheckpoint         a stream of that name wrote from another checkpoint
+    │   ├── OlderCheckpoint         an older copy of a stream's checkpoint was put back
     │   ├── CheckpointLost          the targets have batches of a stream whose checkpoint is gone
     │   │   ├── CheckpointBehind    the checkpoint does not fit what the targets have
     │   │   └── CheckpointCopied    the checkpoint belongs to another stream
@@ -121,6 +122,7 @@ from oncelake.errors.streams import (
     DecodedBefore,
     MessagesGone,
     MessagesLost,
+    OlderCheckpoint,
     OtherCheckpoint,
     RestartUnfinished,
     StateAhead,
@@ -242,6 +244,7 @@ __all__ = [
     "NothingToRestate",
     "NullKeys",
     "NullTimes",
+    "OlderCheckpoint",
     "OncelakeError",
     "OtherCheckpoint",
     "OtherProject",

@@ -14,6 +14,20 @@ class OtherCheckpoint(WorkFailed):
     hint = "start the stream with its former checkpoint, or give it another name= if its input is another"
 
 
+class OlderCheckpoint(WorkFailed):
+    """An older copy of a checkpoint was put back: the numbers of its batches come again, with other rows."""
+
+    code = "older_checkpoint"
+    says = (
+        "{target} has batch {last} of stream {stream}, and its checkpoint is older: "
+        "it runs batch {number}, which is not what was written under that number"
+    )
+    hint = (
+        "put the newest copy of the checkpoint back; if there is none, start the stream with another name= and a new "
+        "checkpoint at these offsets, at which the last commit ended: {inputs}"
+    )
+
+
 class CheckpointLost(WorkFailed):
     """The targets have batches of a stream whose checkpoint is gone: a new one would start at the beginning."""
 

@@ -102,14 +102,23 @@ class KeyedMerge:
         """Return the tombstones or SCD2 events stored beside the table; without `retention` they are kept for ever."""
         return PreparedRows(self.session, self.writing, self.log, retention)
 
-    def upsert(self, update: bool | tuple[str, ...], insert: bool, tombstone_retention: timedelta | None) -> None:
-        """Upsert the latest row of every key if it is newer than the table's row and different from it."""
+    def upsert(
+        self,
+        update: bool | tuple[str, ...],
+        insert: bool,
+        tombstone_retention: timedelta | None,
+        all_change: bool = False,
+    ) -> None:
+        """Upsert the latest row of every key if it is newer than the table's row and different from it.
+
+        `all_change` says that the rows differ from those in the table, so that they need not be compared first.
+        """
         compared = self._compared_columns(update)
         batch = self.reduce(compared)
         by_tombstones = self.spec.deletes and bool(self.columns.by)
         if by_tombstones:
             batch = _apply_tombstones(batch, self.prepared_rows(tombstone_retention), self.consistent)
-        is_newest = batch.stats.all_newer and self.exclusive
+        is_newest = (batch.stats.all_newer or all_change) and self.exclusive
         # Without a lock the MERGE itself compares every row with the table: an earlier read may be out of date by then.
         merge_all = is_newest or not self.exclusive
         rows = batch.rows if merge_all else select_changes(batch, self.table(batch), compared, bool(update))

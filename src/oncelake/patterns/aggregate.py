@@ -10,6 +10,7 @@ from oncelake.keyed.pattern import KeyedPattern
 from oncelake.keyed.spec import parse_spec
 from oncelake.model.contracts import Writing
 from oncelake.model.intervals import Grid
+from oncelake.model.slices import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,4 +78,6 @@ class Aggregate(KeyedPattern):
         if self.add:
             merge.add(self.add)
         else:
-            merge.upsert(update=True, insert=True, tombstone_retention=None)
+            # A batch has groups that it changed.
+            changed = isinstance(writing.work.slice, Batch)
+            merge.upsert(update=True, insert=True, tombstone_retention=None, all_change=changed)

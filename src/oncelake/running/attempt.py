@@ -12,16 +12,11 @@ from oncelake.declare.code_fingerprint import pipeline_fingerprint
 from oncelake.declare.pipelines import Pipeline
 from oncelake.delta.conflicts import ErrorKind, TableChanged, classify, is_lost_server, one_line
 from oncelake.errors import (
-    DeltaMissing,
-    MachineFailed,
     OncelakeError,
     OvertakenInputGone,
     PartlyDone,
     PinnedInputGone,
-    ServerLost,
     SourceChanged,
-    SparkLost,
-    WriteFailed,
 )
 from oncelake.model.arrivals import ArrivalSource, CountedRead
 from oncelake.model.contracts import Log, Reading
@@ -33,9 +28,10 @@ from oncelake.model.work import Outcome, Rows, Work
 from oncelake.running.commit import Claim, Retryable, commit_once, make_facts, make_writing, write_once
 from oncelake.running.commit_state import CommitState, commit_state
 from oncelake.running.context import RunContext
+from oncelake.running.failures import error_of_work
 from oncelake.running.transform import SchemasDiffer, SliceFrame, call_transform, open_reads, unite
 from oncelake.spark.connect import describe_session
-from oncelake.spark.session import attempt_session, cancel, log_folder
+from oncelake.spark.session import attempt_session, cancel
 
 Pins = Mapping[str, Any]
 
@@ -61,7 +57,7 @@ def attempt(pipeline: Pipeline, works: Sequence[Work], context: RunContext) -> l
         if isinstance(result, SplitRange):
             return result
     except Exception as error:  # noqa: BLE001  whatever Spark raised, the log is asked and a report is due
-        trying.fail(_error_for(error, works[0]))
+        trying.fail(error_of_work(error, works[0]))
     seconds = time.monotonic() - begun
     return [replace(trying.outcomes[work.target], seconds=seconds) for work in works]
 
@@ -220,7 +216,7 @@ class _Attempt:
         except Exception as error:
             if classify(error) is ErrorKind.LOST_JVM:
                 raise
-            raise _error_for(error, work) from error
+            raise error_of_work(error, work) from error
 
     def _verify(self, pins: Pins) -> Callable[[], None] | None:
         """Return what compares the inputs with their pins after the read; None if no input can change."""
@@ -268,21 +264,6 @@ class _Attempt:
         if state.version is None:
             return f"{work.target} does not exist"
         return f"nothing of {work.slice} was written; {work.target} is at version {state.version}"
-
-
-def _error_for(error: Exception, work: Work) -> OncelakeError:
-    """Return the error of ours that an exception means for a work."""
-    kind, facts = classify(error), {"target": work.target, "pipeline": work.pipeline}
-    if kind is ErrorKind.LOST_JVM:
-        if is_lost_server(error):
-            return ServerLost(problem=one_line(error), **facts)
-        return SparkLost(problem=one_line(error), log=log_folder(), **facts)
-    if isinstance(error, OncelakeError):
-        return error
-    problem = f"{type(error).__name__}: {one_line(error)}"
-    if kind is ErrorKind.NO_DELTA:
-        return DeltaMissing(problem=problem, **facts)
-    return (MachineFailed if kind is ErrorKind.MACHINE else WriteFailed)(problem=problem, **facts)
 
 
 def recorded_pins(left: Sequence[Work], done: Sequence[CommitState]) -> Pins | None:

@@ -108,8 +108,15 @@ def commit_once(act: Callable[[], T], claim: Claim, lock_timeout: float) -> T:
             time.sleep(seconds)
 
 
-def write_work(
-    work: Work, make_frame: MakeFrame, pattern: Pattern, table: Table, context: RunContext, declared: Declared
+def write_work(  # noqa: PLR0913  all that a plan would say
+    work: Work,
+    make_frame: MakeFrame,
+    pattern: Pattern,
+    table: Table,
+    context: RunContext,
+    declared: Declared,
+    *,
+    more_facts: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Commit one work exactly once, and return from evidence whether this call did it or it was done already."""
 
@@ -117,7 +124,7 @@ def write_work(
         state = commit_state(work, table)
         if state.done:
             return state.outcome(work)
-        facts = make_facts(work, context.run, {}, None, pattern)
+        facts = {**make_facts(work, context.run, {}, None, pattern), **(more_facts or {})}
         return write_once(make_frame(), pattern, make_writing(work, facts, context, declared))
 
     begun = time.monotonic()

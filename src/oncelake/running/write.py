@@ -20,6 +20,7 @@ from oncelake.model.work import COMMITTED, Outcome, Work
 from oncelake.running.commit import write_work
 from oncelake.running.commit_state import requested_generation
 from oncelake.running.context import RunContext
+from oncelake.running.failures import environment_error
 from oncelake.spark.connect import is_connect
 
 if TYPE_CHECKING:
@@ -63,10 +64,13 @@ def write(
         todo = replace(todo, generation=requested, marker=pattern.marker(pipeline, slice_, requested))
     try:
         outcome = write_work(todo, lambda: frame, pattern, table, context, call)
-    except OncelakeError as error:
+    except Exception as error:
+        found = error if isinstance(error, OncelakeError) else environment_error(error, todo)
+        if found is None:
+            raise
         # There is no pipeline of that name to run.
-        error.retry_with("call once.write again")
-        raise
+        found.retry_with("call once.write again")
+        raise found from error.__cause__ if found is error else error
     if outcome.outcome == COMMITTED and pattern.compacts:
         compact_if_due(table, context.session, warnings.warn)
     return outcome
