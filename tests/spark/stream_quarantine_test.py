@@ -105,6 +105,22 @@ def test_a_retry_counts_by_the_logs_of_the_targets(stream, stopped_at):
     assert (stream.ids(), offsets(fixed, "retried")) == (["1", "a", "b"], [1, 2])
 
 
+def test_a_stream_with_retries_is_read_from_the_beginning(stream):
+    only = [once.append("bronze")]
+    stream.send(1, "a", Message("no json", key="k"))
+    stream.project(writes=only).run("payments")
+    fixed = stream.project(WIDE, only)
+    fixed.retry_quarantine("payments", [1])
+    assert (stream.ids(), offsets(fixed)) == (["1", "a"], [2])
+    narrow = stream.project(writes=only)
+    narrow.restart("payments", from_beginning=True)
+    narrow.run("payments")
+    assert (stream.ids(), offsets(narrow)) == (["1"], [1, 2])
+    # The same message, retried in the new epoch: it is not the retry of the former one.
+    fixed.retry_quarantine("payments", [1])
+    assert (stream.ids(), offsets(fixed)) == (["1", "a"], [2])
+
+
 def test_messages_that_are_gone_stay_in_quarantine(stream):
     only = [once.append("bronze")]
     stream.send("a", "b", 1)

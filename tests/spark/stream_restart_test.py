@@ -272,6 +272,33 @@ def test_a_stream_with_state_is_not_adopted_and_reads_again(payments):
     assert payments.ids("gold") == [1, 2, 3]
 
 
+def test_state_that_is_gone_is_named_with_the_way_out(payments):
+    project = payments.project([once.aggregate("gold", keys="id")])
+    payments.send(1, 2, 3)
+    run(project)
+    shutil.rmtree(payments.checkpoint() / "state")
+    payments.send(4)
+    (failed,) = project.run("payments").works
+    assert failed.code == "state_damaged"
+    assert "oncelake restart payments --from-beginning" in failed.error
+    project.restart("payments", from_beginning=True)
+    run(project)
+    assert payments.ids("gold") == [1, 2, 3, 4]
+
+
+def test_partitions_that_keep_their_last_batch_are_not_read_again(payments):
+    writes = [once.append("bronze"), once.replace_partitions("latest", by="id")]
+    payments.send(1, 2, 3)
+    project = payments.project(writes)
+    run(project)
+    with pytest.raises(CannotRestart, match="keeps the rows of the last batch"):
+        project.restart("payments", from_beginning=True)
+    shutil.rmtree(payments.root / "lake" / "latest")
+    project.restart("payments", from_beginning=True)
+    run(project)
+    assert (payments.ids(), payments.ids("latest")) == ([1, 2, 3],) * 2
+
+
 def test_a_second_restart_at_once_is_busy(completed):
     project = completed.project()
     with hold_stream(str(completed.root / "lake"), "payments", 1, "wait"), pytest.raises(TableBusy):

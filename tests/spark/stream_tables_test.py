@@ -64,7 +64,7 @@ def test_a_table_that_was_created_again_stops_the_stream(lake):
     lake.append(3)
     # The new table has fewer versions than the stream has read, so it must not pass for one without news.
     report = lake.project(copy_of(once.changes("orders", feed=False), once.append("bronze"))).run("copy")
-    assert [(work.outcome, work.code) for work in report.works] == [("failed", "upstream_rewritten")]
+    assert [(work.outcome, work.code) for work in report.works] == [("failed", "upstream_recreated")]
 
 
 def test_behind_a_merge_the_change_feed_is_read(lake):

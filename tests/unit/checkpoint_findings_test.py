@@ -131,6 +131,24 @@ def test_a_torn_commit_is_removed_and_its_batch_run_again(folder):
     assert (checkpoint.begun, checkpoint.finished) == (2, 1)
 
 
+def test_a_commit_that_is_cut_in_the_middle_is_torn(folder):
+    folder.write("commits/2", 'v1\n{"nextBatchWat')
+    assert folder.codes() == [("torn_commit", "error")]
+    assert load_checkpoint(str(folder.path)).torn == ("commits/2",)
+
+
+def test_the_checksum_of_a_file_that_is_gone_is_left_over(folder):
+    folder.remove("commits/2")
+    assert load_checkpoint(str(folder.path)).temporary == ("commits/.2.crc",)
+
+
+def test_a_query_whose_state_is_gone_is_found(folder):
+    assert [each.code for each in folder.examine(stateful=True)] == ["state_missing"]
+    (folder.path / "state").mkdir()
+    folder.write("state/0/0/1.delta", "x")
+    assert folder.examine(stateful=True) == []
+
+
 def test_a_torn_commit_before_a_begun_batch_is_written_with_its_watermark(folder):
     folder.write("offsets/3", offsets(8).file_text())
     folder.write("commits/2", "")

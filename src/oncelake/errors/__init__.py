@@ -54,6 +54,7 @@
     │   ├── CheckpointTorn          a file of a checkpoint is not complete
     │   ├── StreamChanged           a stream has another source, or keeps other state, than its checkpoint
     │   ├── StreamFailed            a query stopped outside of a commit
+    │   ├── StateDamaged            the state of a stream is gone or cannot be read
     │   ├── StreamNotRedone         batches of a stream are not restated or rebuilt
     │   ├── MessagesLost            messages were removed before they were read
     │   ├── UpstreamRecreated       a table that is read as a stream was dropped and created again
@@ -126,6 +127,7 @@ from oncelake.errors.streams import (
     OtherCheckpoint,
     RestartUnfinished,
     StateAhead,
+    StateDamaged,
     StreamChanged,
     StreamFailed,
     StreamNotRedone,
@@ -270,6 +272,7 @@ __all__ = [
     "SparkLost",
     "SparkUnavailable",
     "StateAhead",
+    "StateDamaged",
     "StreamChanged",
     "StreamFailed",
     "StreamNotRedone",

@@ -89,6 +89,14 @@ class StreamFailed(WorkFailed):
     hint = "oncelake run {pipeline}"
 
 
+class StateDamaged(WorkFailed):
+    """The state that a query keeps is gone or cannot be read, and nothing but its input can give it again."""
+
+    code = "state_damaged"
+    says = "the state of the stream {pipeline} cannot be read: {problem}"
+    hint = "read everything again: oncelake restart {pipeline} --from-beginning"
+
+
 class MessagesLost(WorkFailed):
     """Messages were removed from the topic before they were read."""
 
@@ -106,8 +114,8 @@ class UpstreamRewritten(WorkFailed):
     code = "upstream_rewritten"
     says = "the stream {pipeline} stopped: {problem}"
     hint = (
-        "read the changes of the table by declaring feed=True in {where}, "
-        "then read everything again: oncelake restart {pipeline} --from-beginning"
+        "read the table as it is now: oncelake restart {pipeline} --from-beginning; "
+        "if its rows change regularly, declare feed=True in {where} before that"
     )
 
 

@@ -102,6 +102,13 @@ class _Examination:
         yield from self._missing_commits()
         yield from self._checksums()
         yield from self._metadata()
+        yield from self._state()
+
+    def _state(self) -> Iterator[Finding]:
+        """The state of a query that keeps one: without it only the input can give it again."""
+        if self.stateful and self.numbers[COMMITS] and STATE not in self.names[""]:
+            message = "the state of the query is gone, and the commits of the targets do not have it"
+            yield self._finding("state_missing", ERROR, STATE, message)
 
     def _temporary(self) -> Iterator[Finding]:
         """Files that a kill left half written. Spark cannot start a new checkpoint that has them."""
@@ -126,7 +133,7 @@ class _Examination:
                 fix = "write them as the commits of the targets record them"
                 yield self._finding("torn_offsets", ERROR, name, message, fix, self._writing(name, offsets))
             elif self._was_never_written(number):
-                fix = f"remove the file: no target has batch {number}, it is planned anew"
+                fix = f"remove the file: no target has batch {number}, the next run plans it again"
                 yield self._finding("torn_offsets", ERROR, name, message, fix, self._removal(name))
             else:
                 yield self._finding("torn_offsets", ERROR, name, f"{message}, and no commit records them")

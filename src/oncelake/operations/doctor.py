@@ -13,7 +13,8 @@ from oncelake.declare.pipelines import Pipeline
 from oncelake.declare.settings import Settings
 from oncelake.delta.log import TableLog
 from oncelake.delta.tables import Lake, reaching
-from oncelake.errors import CheckpointCopied, CheckpointTorn, LakeUnreachable, OncelakeError
+from oncelake.errors import CheckpointCopied, CheckpointTorn, LakeUnreachable, OncelakeError, UpstreamRecreated
+from oncelake.model.streams import MessageSource
 from oncelake.operations.checkpoint_findings import ERROR, NOTE, WARNING, Finding, Recorded, examine_checkpoint
 from oncelake.planning.streams import StreamState, batch_pins, misplaced, read_stream_state, stream_reading
 from oncelake.spark.jars import cached_delta_jars, cached_kafka_jars, java
@@ -106,13 +107,11 @@ class StreamDoctor:
             )
         if problem is None and (found := misplaced(pipeline, folder, self.lake, ask_store=True)):
             yield Finding(found.code, ERROR, folder, found.message, next=found.next)
-        if state.lag.lost:
-            message = f"the source no longer has what was not read yet: {state.lag.lost}"
-            again = f"read what is left: oncelake restart {pipeline.name} --from-beginning --accept-loss"
-            yield Finding("beyond_retention", ERROR, folder, message, next=again)
+        if state.lag.lost and not isinstance(problem, CheckpointCopied):  # whose position is of another source
+            yield _lost(pipeline, state)
         if problem is None and state.missing:
             yield self._behind(pipeline, state)
-        if problem is None and state.checkpoint is not None and state.lag.count is None:
+        if problem is None and state.checkpoint is not None and state.lag.count is None and not state.lag.lost:
             message = f"the source ({state.lag.unit}) cannot be asked, so it is not known whether it lost anything"
             yield Finding("source_not_asked", NOTE, folder, message)
 
@@ -145,6 +144,17 @@ class StreamDoctor:
             if state.checkpoint.query == known:
                 return f" from {other.name}"
         return ""
+
+
+def _lost(pipeline: Pipeline, state: StreamState) -> Finding:
+    """Return what the source no longer has: messages, or the table itself, of which a new one is read from its beginning."""
+    again, folder = f"oncelake restart {pipeline.name} --from-beginning", state.checkpoint_folder
+    if not isinstance(pipeline.stream, MessageSource):
+        return Finding(
+            UpstreamRecreated.code, ERROR, folder, state.lag.lost, next=f"read the table as it is now: {again}"
+        )
+    message = f"the source no longer has what was not read yet: {state.lag.lost}"
+    return Finding("beyond_retention", ERROR, folder, message, next=f"read what is left: {again} --accept-loss")
 
 
 def _recorded_pins(state: StreamState, logs: Mapping[str, TableLog | None]) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -199,6 +199,7 @@ class Restarting:
         resumed = isinstance(state.problem, RestartUnfinished)
         if not resumed and _is_fresh(state) and fits_declared(self.pipeline, state.folder):
             return replace(self._planned(FROM_BEGINNING, state, 0), outcome="already_done"), state.id, {}
+        self._refuse_replacing(state)
         begun = state if resumed else self._next_epoch(state)
         clears = state.uncleared if resumed else self._added(state, logs)
         for target in clears:
@@ -291,6 +292,17 @@ class Restarting:
             and (log := logs[pattern.target]) is not None
             and (state.batches[pattern.target] >= 0 or any(n >= 0 for n in log.streams(names, pattern.target).values()))
         )
+
+    def _refuse_replacing(self, state: StreamState) -> None:
+        """Refuse targets that keep the last batch of a partition: batches are cut otherwise when everything is read again."""
+        replaced = [pattern.target for pattern in self.pipeline.writes if pattern.kind == "replace_partitions"]
+        for target in (target for target in replaced if state.batches.get(target, -1) >= 0):
+            problem = (
+                f"{target} keeps the rows of the last batch of each partition, and everything read again comes in other "
+                "batches, so it would have other rows"
+            )
+            way = f"let {self.pipeline.name} write a new table ({self.pipeline.where}) instead of {target}, or remove {target}"
+            raise self._refusal(FROM_BEGINNING, problem, f"{way}, then repeat: {self._command(FROM_BEGINNING)}")
 
     def _refuse_other_writers(self, target: str, logs: Logs) -> None:
         log = logs[target]

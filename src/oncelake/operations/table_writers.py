@@ -10,6 +10,7 @@ from oncelake.delta.log import TableLog
 from oncelake.model.markers import RESTORE_PREFIX, parse_app_id, parse_stream
 from oncelake.model.slices import Named
 from oncelake.model.streams import StreamId
+from oncelake.planning.quarantine import RETRY
 
 
 def other_writers(pipeline: Pipeline, target: str, log: TableLog, project: str | None = None) -> list[str]:
@@ -32,7 +33,7 @@ def _other_work(app_id: str, names: set[str], target: str) -> str | None:
     work = parse_app_id(app_id)
     if work is None:
         return f"another tool (transaction {app_id})"
-    if work[0] == "repair" and isinstance(work[2], Named):
+    if isinstance(work[2], Named) and (work[0] == "repair" or (work[0] in names and str(work[2]).startswith(RETRY))):
         return None
     return f"once.write {work[0]}/{work[2]}" if isinstance(work[2], Named) else work[0]
 

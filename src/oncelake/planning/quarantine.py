@@ -38,6 +38,10 @@ def find_quarantine(pipeline: Pipeline, logs: Mapping[str, Log | None], lake: La
     return None
 
 
+# How the slice of a retry begins.
+RETRY = "retry "
+
+
 @dataclass(frozen=True)
 class FileQuarantine:
     """What could not be read of files that arrived."""
@@ -64,11 +68,12 @@ class Retry:
     # The targets that have it, and those that lack it.
     done: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
+    epoch: int = 1
 
     @property
     def slice(self) -> Named:
         """Its slice: the same messages have the same marker, and no others have it."""
-        return retry_slice(self.number, self.rows)
+        return retry_slice(self.number, self.rows, self.epoch)
 
     @property
     def partly_done(self) -> bool:
@@ -85,10 +90,10 @@ class Retry:
         return {file: sorted(offsets) for file, offsets in sorted(found.items())}
 
 
-def retry_slice(number: int, rows: Iterable[QuarantinedRow]) -> Named:
-    """Return the slice of a retry: its number, and a digest of the keys of its messages."""
-    keys = json.dumps(sorted(row.key for row in rows))
-    return Named(f"retry {number} {hashlib.sha256(keys.encode()).hexdigest()[:16]}")
+def retry_slice(number: int, rows: Iterable[QuarantinedRow], epoch: int = 1) -> Named:
+    """Return the slice of a retry: its number, and a digest of the keys of its messages and of the epoch after the first."""
+    keys = json.dumps(sorted(row.key for row in rows)) + (f" {epoch}" if epoch > 1 else "")
+    return Named(f"{RETRY}{number} {hashlib.sha256(keys.encode()).hexdigest()[:16]}")
 
 
 @dataclass(frozen=True)
@@ -149,10 +154,10 @@ class StreamQuarantine:
         return replace(row, state=QUARANTINED if retry.missing else RETRIED)
 
     def _look_up(self, number: int, rows: Sequence[QuarantinedRow]) -> Retry:
-        works = self._works(retry_slice(number, rows))
+        works = self._works(retry_slice(number, rows, self.state.id.epoch))
         logs = ((work, self.logs.get(work.target)) for work in works)
         done = frozenset(work.target for work, log in logs if log is not None and log.done(work.marker))
-        return Retry(number, tuple(rows), done, frozenset(self.pipeline.writes_tables - done))
+        return Retry(number, tuple(rows), done, frozenset(self.pipeline.writes_tables - done), self.state.id.epoch)
 
     def _works(self, slice_: Named) -> list[Work]:
         name = self.pipeline.name

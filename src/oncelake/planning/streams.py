@@ -95,8 +95,8 @@ class StreamState:
         return not self.unfinished and not self.missing and self.lag.count == 0
 
     def position(self) -> str | None:
-        """Return the offset of the source up to which the stream has read, or where it will begin, if that is known."""
-        return self.position_before(self.checkpoint.begun + 1) if self.checkpoint else None
+        """Return the offset of the source up to which batches are finished, or where the first will begin, if that is known."""
+        return self.position_before(self.checkpoint.finished + 1) if self.checkpoint else None
 
     def position_before(self, number: int) -> str | None:
         """Return the offset of the source at which a batch begins, if that is known."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -92,7 +92,7 @@ def load_checkpoint(folder: str) -> StreamCheckpoint | None:
     offsets, commits = (
         tuple(number for number in numbers[part] if (part, number) not in torn) for part in (OFFSETS, COMMITS)
     )
-    temporary = tuple(f"{part}/{name}" for part, found in names.items() for name in found if is_temporary(name))
+    temporary = tuple(f"{part}/{name}" for part, found in names.items() for name in found if _is_left_over(name, found))
     return StreamCheckpoint(folder, query, offsets, commits, tuple(f"{part}/{n}" for part, n in torn), temporary)
 
 
@@ -108,6 +108,8 @@ def is_torn(place: Storage, part: str, number: int) -> bool:
         text = place.read(f"{part}/{number}").decode()
         if part == OFFSETS:
             BatchOffsets.parse(text)
+        else:
+            json.loads(text.partition("\n")[2])
         return not text.startswith("v1\n{")
     except (OSError, ValueError):
         return True
@@ -116,6 +118,12 @@ def is_torn(place: Storage, part: str, number: int) -> bool:
 def is_temporary(name: str) -> bool:
     """Return whether a name is that of a file which a writer had not finished when it was killed."""
     return name.startswith(".") and name.endswith(".tmp")
+
+
+def _is_left_over(name: str, names: Collection[str]) -> bool:
+    """Return whether a file is temporary, or the checksum of a file that is not there, which Spark cannot write again."""
+    checked = name[1:-4] if name.startswith(".") and name.endswith(".crc") else None
+    return is_temporary(name) or (checked is not None and checked not in names)
 
 
 def begin_checkpoint(folder: str, query: str) -> None:

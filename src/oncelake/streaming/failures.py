@@ -10,6 +10,7 @@ from oncelake.errors import (
     MessagesLost,
     OncelakeError,
     SparkLost,
+    StateDamaged,
     StreamChanged,
     StreamFailed,
     UpstreamRecreated,
@@ -23,6 +24,10 @@ _RECREATED = re.compile(r"DIFFERENT_DELTA_TABLE_READ_BY_STREAMING|differs from")
 _REWRITTEN = re.compile(r"DELTA_SOURCE_(TABLE_)?IGNORE_(CHANGES|DELETE)")
 _VACUUMED = re.compile(r"FAILED_READ_FILE.FILE_NOT_EXIST|DELTA_FILE_NOT_FOUND|DELTA_CHANGE_DATA_FILE_NOT_FOUND")
 _STATE = re.compile(r"STATE_STORE_\w*SCHEMA_NOT_COMPATIBLE|STATEFUL_OPERATOR_NOT_MATCH|STATE_SCHEMA", re.IGNORECASE)
+_DAMAGED_STATE = re.compile(
+    r"CANNOT_LOAD_STATE_STORE|MISSING_STATE_DIRECTORY|CANNOT_READ_STREAMING_STATE_FILE|STATE_STORE_\w*(?:METADATA|SNAPSHOT)"
+    r"|OperatorStateMetadata"
+)
 _NO_KAFKA = re.compile(r"Failed to find (the )?data source: kafka", re.IGNORECASE)
 _WRAPPED = re.compile(r"terminated with exception: (.*?)(?: SQLSTATE: \w+)?$", re.DOTALL)
 
@@ -37,8 +42,8 @@ def error_of_stream(error: Exception, pipeline: Pipeline) -> OncelakeError:
     return known_failure(error, **facts) or StreamFailed(problem=_problem(error), **facts)
 
 
-def known_failure(error: Exception, pipeline: str, where: str) -> OncelakeError | None:
-    """Return the error of ours that an exception of a source or a state means; None if it may be anything."""
+def known_failure(error: Exception | str, pipeline: str, where: str) -> OncelakeError | None:
+    """Return the error of ours that an exception of a source or a state, or its text, means; None if it may be anything."""
     text, problem, facts = str(error), _problem(error), {"pipeline": pipeline, "where": where}
     if _LOST.search(text):
         return MessagesLost(problem=problem, **facts)
@@ -50,6 +55,8 @@ def known_failure(error: Exception, pipeline: str, where: str) -> OncelakeError 
         return UpstreamVacuumed(problem=problem, **facts)
     if _STATE.search(text):
         return StreamChanged(what="state", before="of other columns or types", now=_first_sentence(problem), **facts)
+    if _DAMAGED_STATE.search(text):
+        return StateDamaged(problem=_first_sentence(problem), **facts)
     if _NO_KAFKA.search(text):
         jars = "python -m oncelake.spark.prepare --kafka"
         return StreamFailed(
@@ -63,10 +70,10 @@ def _first_sentence(problem: str) -> str:
     return re.split(r"(?<=\w)[.] (?=[A-Z])", problem)[0]
 
 
-def _problem(error: Exception) -> str:
+def _problem(error: Exception | str) -> str:
     """Return the first line of what a query was ended by, without Spark's account of the query."""
     text = str(error).partition("\n=== Streaming Query ===")[0].strip()
     wrapped = _WRAPPED.search(text)
-    if wrapped is None:
-        return one_line(error)
+    if wrapped is None or not wrapped[1].strip():
+        return one_line(error) if isinstance(error, Exception) else text
     return wrapped[1].strip().splitlines()[0]

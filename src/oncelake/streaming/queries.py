@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from oncelake.declare.pipelines import Pipeline
+from oncelake.errors import WriteFailed
 from oncelake.model.failpoints import failpoint
 from oncelake.model.slices import Batch
 from oncelake.model.work import ALREADY_DONE, COMMITTED, Outcome
@@ -28,13 +30,14 @@ from oncelake.spark.materialize import run_plan
 from oncelake.spark.session import clone_session
 from oncelake.storage.objects import storage, write_file
 from oncelake.storage.stream_checkpoint import (
+    COMMITS,
     begin_checkpoint,
     load_checkpoint,
     read_first,
     read_offsets,
     remove_entries,
 )
-from oncelake.streaming.failures import error_of_stream
+from oncelake.streaming.failures import error_of_stream, known_failure
 from oncelake.streaming.micro_batch import MicroBatch, good_rows
 from oncelake.streaming.one_pass import OnePass
 
@@ -47,6 +50,8 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 SETTINGS = {f"{_STATE}providerClass": _ROCKSDB, f"{_STATE}rocksdb.changelogCheckpointing.enabled": "true"}
 # How long the driver waits for the end of a query before it looks for Ctrl-C, in seconds.
 _LOOK = 1
+# How long it waits at most for Spark to record a finished batch, and between two looks.
+_RECORDING, _MOMENT = 10, 0.05
 # PySpark takes no 0.
 _AT_ONCE = 0.001
 
@@ -65,6 +70,8 @@ class StreamQuery:
         self._query: StreamingQuery | None = None
         # Held while a batch is written: a query is stopped between two batches.
         self._writing, self._stopping = threading.Lock(), False
+        # The last batch that every target has.
+        self._written: int | None = None
         self._told = -1
         self._one_pass = OnePass(pipeline)
         # What ended the process in a batch: Spark's thread would wait for ever for an answer to its call.
@@ -115,8 +122,18 @@ class StreamQuery:
         with self._writing:
             pass  # a batch that begins after this one is refused at once, so that the query can end
         with suppress(Exception):
+            self._await_commit()
+        with suppress(Exception):
             if self._query is not None:
                 self._query.stop()
+
+    def _await_commit(self) -> None:
+        """Wait until Spark has recorded the last batch as finished: without that the next start goes through it again."""
+        until = time.monotonic() + _RECORDING
+        while self._query is not None and self._written is not None and time.monotonic() < until:
+            commits = storage(self.state.checkpoint_folder).names(COMMITS)
+            if str(self._written) in commits or self._query.awaitTermination(_MOMENT):  # type: ignore[arg-type]
+                return
 
     def _end_with(self, error: Exception) -> None:
         """Take in why the query ended, unless a batch has reported that already."""
@@ -162,6 +179,7 @@ class StreamQuery:
         bad = [outcome for outcome in outcomes if outcome.outcome not in (COMMITTED, ALREADY_DONE)]
         if bad:
             raise BatchFailed(f"batch {number}: {bad[0].error}")
+        self._written = int(number)
 
     def _write(self, frame: DataFrame, number: int) -> list[Outcome]:
         name = next(name for name, source in self.pipeline.reads.items() if source is self.pipeline.stream)
@@ -175,12 +193,18 @@ class StreamQuery:
         pipeline = replace(self.pipeline, reads={**self.pipeline.reads, name: batch}, function=function)
         # A batch runs in a session of its query. A JVM that dies takes the query along, so it is not started again here.
         context = replace(self.context, session=lambda: frame.sparkSession, restart=lambda: False)
-        outcomes = run_slice(pipeline, items, [], context)
+        outcomes = [self._explained(outcome) for outcome in run_slice(pipeline, items, [], context)]
         self._one_pass.note(batch)
         if self.pipeline.stateful and all(outcome.outcome == ALREADY_DONE for outcome in outcomes):
             # The target has it, and nothing has read the frame: the state would stay that of the batch before.
             run_plan(frame)
         return outcomes
+
+    def _explained(self, outcome: Outcome) -> Outcome:
+        """Return an outcome with the error of ours, if the source or the state failed while the rows were computed."""
+        failed = outcome.code == WriteFailed.code
+        known = known_failure(outcome.error or "", self.pipeline.name, self.pipeline.where) if failed else None
+        return failure_of(outcome.work, known) if known else outcome
 
     def _micro_batch(self, frame: DataFrame, number: int, begun: bool) -> MicroBatch:
         assert self.pipeline.stream is not None
@@ -237,12 +261,13 @@ def _forget_error(folder: str) -> None:
 def prepare_checkpoint(pipeline: Pipeline, state: StreamState) -> None:
     """Make a checkpoint ready for its query: with the id of the stream, and without what a kill left half written.
 
-    Spark refuses a new checkpoint that has temporary files, which a kill during the first batch leaves.
+    Spark refuses a new checkpoint that has temporary files, which a kill during the first batch leaves, and it cannot write a
+    commit beside the checksum of one that was removed.
     """
+    if state.checkpoint is not None:
+        remove_entries(state.checkpoint_folder, state.checkpoint.temporary)
     if state.checkpoint is None or state.checkpoint.is_empty:
         write_file(state.folder, DECLARED, declared_content(pipeline))
-        if state.checkpoint is not None:
-            remove_entries(state.checkpoint_folder, state.checkpoint.temporary)
         if state.checkpoint is None or state.checkpoint.query != state.id.query:
             begin_checkpoint(state.checkpoint_folder, state.id.query)
     failpoint("checkpoint")
