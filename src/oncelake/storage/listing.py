@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 from oncelake.errors import SourceUnreadable
 from oncelake.storage.options import arrow_file_system
@@ -67,12 +68,22 @@ def digest(files: list[InputFile], root: str) -> str:
 
 def text_lines(path: str, encoding: str) -> Iterator[str]:
     """Yield the lines of a text file that may be compressed."""
+    with readable(path), _open_expanded(path) as stream:
+        yield from (line.rstrip("\n") for line in io.TextIOWrapper(stream, encoding, errors="replace"))
+
+
+def first_bytes(path: str, count: int) -> bytes:
+    """Return at most so many bytes from the beginning of a file, expanded if it is compressed."""
+    with _open_expanded(path) as stream:
+        found: bytes = stream.read(count)
+    return found
+
+
+def _open_expanded(path: str) -> Any:
     from pyarrow import fs
 
-    with readable(path):
-        system, name = (fs.LocalFileSystem(), str(local_path(path))) if is_local(path) else arrow_file_system(path)
-        with system.open_input_stream(name, compression="detect") as stream:
-            yield from (line.rstrip("\n") for line in io.TextIOWrapper(stream, encoding, errors="replace"))
+    system, name = (fs.LocalFileSystem(), str(local_path(path))) if is_local(path) else arrow_file_system(path)
+    return system.open_input_stream(name, compression="detect")
 
 
 def escape_glob(path: str) -> str:

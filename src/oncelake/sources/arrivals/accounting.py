@@ -87,13 +87,17 @@ class Copies(NamedTuple):
 
     @classmethod
     def of(cls, counts: pa.Table, files: pa.Table, contents: Contents, number: int, skip: bool) -> Copies:
-        """Compare the files of a batch with each other and with those of earlier batches. A file that cannot be read is no copy."""
+        """Compare the files of a batch with each other and with those of earlier batches. A file that cannot be read is no copy.
+
+        A file with the content that it had before is none of another file. It counts only where rows would be there twice.
+        """
         hashes = _in_order(counts, "hash", files, None)
         is_bad = pc.greater(_in_order(counts, "bad_files", files), 0).to_pylist()
         paths = files["path"].to_pylist()
         given = zip(is_bad, hashes.to_pylist(), paths, strict=True)
         texts = [None if bad or text is None else identity(text, path) for bad, text, path in given]
         found = find_copies(paths, texts, contents.find({text for text in texts if text is not None}, number))
+        found = {at: original for at, original in found.items() if skip or original != paths[at]}
         return cls(hashes, found, skip and bool(found), frozenset(at for at, bad in enumerate(is_bad) if bad))
 
     def write(self, contents: Contents, files: pa.Table, number: int, replaces: bool) -> None:

@@ -172,9 +172,18 @@ class BatchRead(CountedRead):
         """Return which files have the content of another one. Rows that replace others are never skipped, nor are retries."""
         contents, number, frozen = self.backlog.contents, self.pins["manifest"], self._frozen_facts
         skip = self.source.duplicates == "skip" and not frozen.get("replaces") and "retries" not in frozen
+        counts = self._without_rows_of_retry(counts)
         copies = Copies.of(counts, self.files, contents, number, skip)
         copies.write(contents, self.files, number, bool(frozen.get("replaces")))
         return copies
+
+    def _without_rows_of_retry(self, counts: pa.Table) -> pa.Table:
+        """Return the counts without the hashes of files of ours: the rows of a retry are no file that arrived."""
+        ours = self._frozen_facts.get("rows", {})
+        numbers = [number for number, path in enumerate(self.files["path"].to_pylist()) if path in ours] if ours else []
+        is_ours = pc.is_in(counts[INDEX], value_set=pa.array(numbers, counts[INDEX].type))
+        hashes = pc.if_else(is_ours, pa.scalar(None, pa.string()), counts["hash"])
+        return counts.set_column(counts.column_names.index("hash"), "hash", hashes)
 
     @cached_property
     def _is_redo(self) -> bool:
@@ -201,9 +210,13 @@ class BatchRead(CountedRead):
     def _copy_notes(self, copies: Copies) -> Iterator[str]:
         if copies.originals:
             some, paths = list(copies.originals.items())[:_EXAMPLES], self.files["path"]
-            examples = ", ".join(f"{paths[number].as_py()} (as {original})" for number, original in some)
+            named = ((paths[number].as_py(), original) for number, original in some)
+            examples = ", ".join(
+                f"{path} (as {'before' if path == original else original})" for path, original in named
+            )
             done = "skipped" if copies.skipped else "ingested all the same"
-            yield f"files with the content of another file: {len(copies.originals):,}, {done}: {examples}"
+            another = "an ingested file" if copies.skipped else "another file"
+            yield f"files with the content of {another}: {len(copies.originals):,}, {done}: {examples}"
 
     def _pinned_schema(self) -> PinnedSchema:
         """Return the schema that the batch starts from. What an earlier try at it pinned, and did not commit, does not count."""

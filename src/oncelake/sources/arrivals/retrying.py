@@ -7,7 +7,7 @@ that could not read a row is read again, and can read it by then, the retry leav
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -18,6 +18,8 @@ from oncelake.sources.arrivals.backlog import Backlog
 from oncelake.sources.arrivals.current_files import full_path, stamps
 from oncelake.sources.arrivals.discovery import FILES
 from oncelake.sources.arrivals.manifests import Manifest
+from oncelake.sources.arrivals.parsing.charset import in_encoding
+from oncelake.sources.arrivals.parsing.options import declared_encoding
 from oncelake.sources.arrivals.quarantine_states import place_of, with_retries
 from oncelake.sources.arrivals.quarantine_table import (
     QUARANTINED,
@@ -26,7 +28,7 @@ from oncelake.sources.arrivals.quarantine_table import (
     quarantined_rows,
     read_quarantine,
 )
-from oncelake.storage.listing import text_lines
+from oncelake.sources.arrivals.retried_headers import has_header, known_headers
 from oncelake.storage.objects import write_file
 
 _FOLDER = "retries"
@@ -39,30 +41,34 @@ class RetryFile(NamedTuple):
     path: str
     origin: str
     rows: list[list[Any]]
+    header: str | None
 
 
 def freeze_retry(backlog: Backlog, rows: Sequence[QuarantinedRow]) -> tuple[str, ...]:
     """Freeze a batch of rows and files in quarantine; return what is to be said of those that cannot be read any more."""
-    there = _there(backlog, {row.file for row in rows if _needs_file(backlog, row)})
-    gone = [row for row in rows if _needs_file(backlog, row) and row.file not in there]
-    left = [row for row in rows if not _needs_file(backlog, row) or row.file in there]
+    headers = known_headers(backlog, rows)
+    lost = [row for row in rows if _lacks_header(backlog, row, headers)]
+    left = [row for row in rows if not _lacks_header(backlog, row, headers)]
     while left := [row for row in with_retries(backlog, left) if row.state == QUARANTINED]:
         number = backlog.next_number()
-        written = list(_write_rows(backlog, [row for row in left if not row.is_file], number))
+        written = list(_write_rows(backlog, [row for row in left if not row.is_file], number, headers))
         whole = dict.fromkeys(row.file for row in left if row.is_file)
         files = _with_stamps(backlog, [*whole, *(each.path for each in written)])
         there = set(files["path"].to_pylist())
         taken = [row for row in left if not row.is_file or row.file in there]
+        if not taken:
+            return tuple(_lost_notes(backlog, [*lost, *left]))
         facts = {
             "retries": [row.key for row in taken],
             "origins": {each.path: each.origin for each in written},
             "rows": {each.path: each.rows for each in written},
+            "headers": {each.path: each.header for each in written if each.header is not None},
         }
         if backlog.freeze_files(number, files, facts):
             change_state(backlog.reading, taken, RETRIED, number)
-            gone += [row for row in left if row.is_file and row.file not in there]
+            lost += [row for row in left if row.is_file and row.file not in there]
             break
-    return tuple(_gone_notes(gone))
+    return tuple(_lost_notes(backlog, lost))
 
 
 def written_since(backlog: Backlog, manifest: Manifest) -> dict[str, list[int]]:
@@ -79,36 +85,46 @@ def written_since(backlog: Backlog, manifest: Manifest) -> dict[str, list[int]]:
     return {path: lines for path, lines in found.items() if lines}
 
 
-def _needs_file(backlog: Backlog, row: QuarantinedRow) -> bool:
-    """Return whether a retry needs the file itself: as a whole, or for the header of its columns."""
-    return row.is_file or backlog.source.format == "csv"
+def _lacks_header(backlog: Backlog, row: QuarantinedRow, headers: Mapping[tuple[int, str], str]) -> bool:
+    return not row.is_file and has_header(backlog) and (row.batch, row.file) not in headers
 
 
-def _there(backlog: Backlog, files: set[str]) -> set[str]:
-    paths = sorted(files)
-    return set(_with_stamps(backlog, paths)["path"].to_pylist())
-
-
-def _gone_notes(gone: Sequence[QuarantinedRow]) -> Iterator[str]:
+def _lost_notes(backlog: Backlog, lost: Sequence[QuarantinedRow]) -> Iterator[str]:
+    """Yield what is to be said of entries that cannot be read: their files are gone, or have other content, and another header."""
+    there = set(_with_stamps(backlog, sorted({row.file for row in lost}))["path"].to_pylist())
+    gone = [row for row in lost if row.file not in there]
+    changed = [row for row in lost if row.file in there]
     if gone:
-        files = sorted({row.file for row in gone})
-        examples = ", ".join(files[:_EXAMPLES])
-        yield f"{len(gone):,} entries stay in quarantine, because their files are gone: {examples}"
+        yield f"{len(gone):,} entries stay in quarantine, because their files are gone: {_examples(gone)}"
+    if changed:
+        why = "their files are not as they were read, and the header of these rows is not known any more"
+        yield f"{len(changed):,} entries stay in quarantine, because {why}: {_examples(changed)}"
 
 
-def _write_rows(backlog: Backlog, rows: Sequence[QuarantinedRow], number: int) -> Iterator[RetryFile]:
-    """Write the raw rows of each file into a file of ours."""
-    root = backlog.reading.lake.file("")
-    for index, (file, group) in enumerate(groupby(rows, key=lambda row: row.file)):
+def _examples(rows: Sequence[QuarantinedRow]) -> str:
+    return ", ".join(sorted({row.file for row in rows})[:_EXAMPLES])
+
+
+def _write_rows(
+    backlog: Backlog, rows: Sequence[QuarantinedRow], number: int, headers: Mapping[tuple[int, str], str]
+) -> Iterator[RetryFile]:
+    """Write the raw rows of each file into a file of ours: of each batch that read it, which may have had another header."""
+    encoding = declared_encoding(backlog.source.file_format)
+    for index, (place, group) in enumerate(groupby(rows, key=lambda row: (row.batch, row.file))):
         name = f"{_FOLDER}/{number:08}/{index:06}.{backlog.source.format}"
-        lines = [_header(full_path(file, root))] if backlog.source.format == "csv" else []
-        line, places = 1 + len(lines), []
+        header = headers.get(place)
+        lines = [] if header is None else [header.encode()]
+        line, places = 1 + sum(1 + _newlines(each) for each in lines), []
         for row in group:
             lines.append((row.raw or b"").rstrip(b"\r\n"))
             places.append([line, *row.key, row.digest])
-            line += 1 + lines[-1].count(b"\n")
-        write_file(backlog.manifests.folder, name, b"\n".join(lines) + b"\n")
-        yield RetryFile(f"{backlog.manifests.folder}/{name}", file, places)
+            line += 1 + _newlines(lines[-1])
+        write_file(backlog.manifests.folder, name, in_encoding(lines, encoding))
+        yield RetryFile(f"{backlog.manifests.folder}/{name}", place[1], places, header)
+
+
+def _newlines(line: bytes) -> int:
+    return line.count(b"\n")
 
 
 def _with_stamps(backlog: Backlog, paths: Sequence[str]) -> pa.Table:
@@ -118,7 +134,3 @@ def _with_stamps(backlog: Backlog, paths: Sequence[str]) -> pa.Table:
     entries = [(path, *stamp) for path, stamp in zip(paths, found, strict=True) if stamp]
     columns = [list(column) for column in zip(*entries, strict=True)] if entries else [[], [], []]
     return pa.table(columns, schema=FILES)
-
-
-def _header(path: str) -> bytes:
-    return next(iter(text_lines(path, "utf-8-sig")), "").encode()

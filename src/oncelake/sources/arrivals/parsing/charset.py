@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 
 from oncelake.sources.arrivals.parsing.decompress import BadFile
 
@@ -36,6 +37,30 @@ def to_utf8(content: bytes, encoding: str | None = None) -> tuple[bytes, int]:
         raise BadFile(f"unknown encoding {name}") from None
     except UnicodeError as error:
         raise BadFile(f"not valid {name}: {error}") from None
+
+
+def in_encoding(lines: Sequence[bytes], encoding: str | None) -> bytes:
+    """Return lines as a file of an encoding. A line that is UTF-8 was read from it; any other is as it is in its file."""
+    if encoding is None or is_utf8(encoding) or not _is_known(encoding):
+        return b"".join(line + b"\n" for line in lines)
+    return "".join(f"{_decode(line, encoding)}\n" for line in lines).encode(encoding, "surrogateescape")
+
+
+def _is_known(encoding: str) -> bool:
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        return False
+    return True
+
+
+def _decode(line: bytes, encoding: str) -> str:
+    try:
+        text = line.decode()
+        text.encode(encoding)
+    except UnicodeError:
+        return line.decode(encoding, "surrogateescape")
+    return text
 
 
 _FIRST = {mark[:1] for mark, _ in _MARKS}

@@ -12,6 +12,12 @@ def option(fmt: FileFormat, name: str, default: Any = None) -> Any:
     return next((value for key, value in fmt.options.items() if key.lower() == name.lower()), default)
 
 
+def declared_encoding(fmt: FileFormat) -> str | None:
+    """Return the encoding of the files, if one is declared."""
+    names = ("encoding", "charset") if fmt.kind == "csv" else ("encoding",)
+    return next((str(found) for name in names if (found := option(fmt, name)) is not None), None)
+
+
 def flag(fmt: FileFormat, name: str, *, default: bool = False) -> bool:
     """Return whether an option is on."""
     return str(option(fmt, name, default)).lower() == "true"
