@@ -189,7 +189,8 @@ class Project(StreamCommands):
             span = scope_of(self.pipelines[name], _request((name,), options))[0].span
             for note in Arrivals.of(self.pipelines[name], self.lake, span).freeze_restatement():
                 context.warn(note)
-            return self.run(name, *(self.downstream(name) if downstream else ()), listener=listener)
+            names = (name, *(self.downstream(name) if downstream else ()))
+            return self.apply(self._plan(replace(_request(names, {}), frozen_only=True)), listener)
         for request in found:
             if not request.pending:
                 request_restate(request, context)
@@ -249,7 +250,7 @@ class Project(StreamCommands):
             from oncelake.streaming.retrying import retry_messages
 
             return retry_messages(arrivals.pipeline, rows, context)
-        for note in arrivals.source.retry_quarantine(arrivals.reading, rows):
+        for note in arrivals.retry(rows):
             context.warn(note)
         return self.run(name, listener=listener)
 

@@ -353,8 +353,11 @@ def test_batches_are_not_rebuilt(arriving, landing):
     p = arriving()
     drop(landing, "a.json", {"id": 1})
     p.run()
-    with pytest.raises(once.OncelakeError, match="not redone one by one"):
+    with pytest.raises(once.OncelakeError, match="not redone one by one") as caught:
         p.rebuild("bronze")
+    assert "oncelake restate" not in caught.value.next  # which would be refused, too
+    with pytest.raises(once.OncelakeError, match="oncelake restate events, or"):
+        arriving(events(provenance="file")).rebuild("bronze")
 
 
 def test_a_range_chooses_files_by_their_modification_time(arriving, landing):

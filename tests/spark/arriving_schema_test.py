@@ -92,6 +92,7 @@ def test_a_failed_batch_pins_no_schema_for_good(arriving, landing):
     bad = drop(landing, "b.json", {"id": 2, "new": 1})
     (work,) = p.run().works
     assert (work.outcome, work.code) == ("failed", "wrong_columns")
+    assert 'declare schema="evolve" on the pattern, or evolution="rescue" on once.files' in work.error
     bad.unlink()
     drop(landing, "c.json", {"id": 3})
     assert [outcome for _, outcome in outcomes(p.run())] == ["committed", "committed"]

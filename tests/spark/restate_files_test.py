@@ -5,6 +5,7 @@ import os
 import pytest
 
 import oncelake as once
+from oncelake.testing.recording_listener import RecordingListener
 from support.arrivals import drop, events, outcomes, table
 
 
@@ -84,3 +85,64 @@ def test_a_wrong_path_date_is_refused():
     for wrong in ("%d", "%Y-%d", "%Y-%q", "day"):
         with pytest.raises(once.OncelakeError, match="path_date"):
             events(path_date=wrong)
+
+
+@pytest.mark.parametrize("pattern", [once.merge("bronze", keys="k"), once.aggregate("bronze", keys="k")])
+def test_an_older_file_is_not_restated_over_a_newer_one(arriving, landing, pattern, stopped_at):
+    p = arriving(events(pattern, path_date="%Y-%m-%d"))
+    for number in (1, 2):
+        path = drop(landing, f"2024-03-0{number}.json", {"k": "a", "v": number})
+        os.utime(path, (1_709_500_000 - number,) * 2)  # not in the order in which they are ingested
+        p.run("events")
+    with pytest.raises(once.OncelakeError, match=r"02\.json came after landing/2024-03-01\.json") as caught:
+        p.restate("events", date="2024-03-01")
+    assert caught.value.code == "batches_not_redone"
+    assert "restate all files, in their order: oncelake restate events;" in caught.value.next
+    with pytest.raises(once.OncelakeError, match="came after"):
+        p.restatement("events", date="2024-03-01")
+    assert outcomes(p.restate("events", date="2024-03-02")) == [("batch 2", "committed")]
+    with stopped_at("frozen"):
+        p.restate("events")
+    assert outcomes(p.run("events")) == [("batch 3", "committed"), ("batch 4", "committed")]
+    assert table(p, "bronze", "k", "v") == [("a", 2)]
+    (landing / "2024-03-02.json").unlink()
+    with pytest.raises(once.OncelakeError, match="came after") as caught:
+        p.restate("events")
+    assert "restate all" not in caught.value.next
+
+
+def test_new_files_wait_for_the_next_run(arriving, landing):
+    p = arriving(events(provenance="file", path_date="%Y-%m-%d", changed="replace"))
+    for number in (1, 2):
+        drop(landing, f"2024-03-0{number}.json", {"id": number})
+    p.run("events")
+    drop(landing, "2024-03-01.json", {"id": 10})
+    drop(landing, "2024-03-02.json", {"id": 20})
+    drop(landing, "2024-05-05.json", {"id": 55})
+    assert outcomes(p.restate("events", date="2024-03-01")) == [("batch 1", "committed")]
+    assert table(p) == [(2,), (10,)]
+    p.run("events")
+    assert table(p) == [(10,), (20,), (55,)]
+
+
+def test_a_file_is_no_copy_of_itself(arriving, landing):
+    p = arriving(events(provenance="file"))
+    drop(landing, "a.json", {"id": 1})
+    p.run()
+    listener = RecordingListener()
+    p.restate("events", listener=listener)
+    assert [event for event in listener.events if "content of another" in str(event)] == []
+    assert [entry.duplicate_of for entry in p.arrivals("events").files()] == [None, None]
+
+
+def test_a_retried_row_wins_and_that_is_said(arriving, landing):
+    merged = once.merge("bronze", keys="k")
+    p = arriving(events(merged))
+    (landing / "a.json").write_bytes(b'{"k": "a", "v": "\xe9"}\n{"k": "b", "v": "x"}\n')
+    p.run()
+    drop(landing, "b.json", {"k": "a", "v": "new"})
+    p.run()
+    p, listener = arriving(events(merged, options={"encoding": "latin-1"})), RecordingListener()
+    p.retry_quarantine("events", listener=listener)
+    assert any("retried rows are written last: in bronze they replace" in str(event) for event in listener.events)
+    assert table(p, "bronze", "k", "v") == [("a", "é"), ("b", "x")]

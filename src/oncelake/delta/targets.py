@@ -12,9 +12,11 @@ from oncelake.delta.conflicts import ErrorKind, TableBeingCreated, classify, one
 from oncelake.delta.log import TableLog, being_created
 from oncelake.delta.tables import delta_log, require_log
 from oncelake.errors import RowsOutsideSlice, SourceUnreadable, WorkFailed, WrongColumns
+from oncelake.model.arrivals import FILES_STREAM
 from oncelake.model.contracts import Log, Stamp, Writing
 from oncelake.model.failpoints import failpoint
 from oncelake.model.names import is_refused_by_delta
+from oncelake.model.slices import Batch
 from oncelake.spark.columns import FrameOrigin, column_types
 from oncelake.spark.materialize import materialize
 
@@ -136,14 +138,21 @@ def _fit(frame: DataFrame, log: TableLog, writing: Writing, evolve: bool) -> Non
     there = {name.casefold(): name for name in log.schema}
     ours = {name.casefold(): name for name in column_types(frame)}
     parts = []
-    if not evolve and (extra := [name for key, name in ours.items() if key not in there]):
+    extra = [name for key, name in ours.items() if key not in there]
+    if not evolve and extra:
         parts.append(f"the table has no column {', '.join(extra)}")
     if not evolve and (lacking := [name for key, name in there.items() if key not in ours]):
         parts.append(f"the frame has no column {', '.join(lacking)}")
     if len(ours) < len(frame.columns):
         parts.append("the frame has a column twice")
     if parts:
-        raise error_for(WrongColumns, writing, difference="; ".join(parts))
+        error = error_for(WrongColumns, writing, difference="; ".join(parts))
+        slice_ = writing.work.slice
+        if extra and not evolve and isinstance(slice_, Batch):
+            # What arrives brings new columns; the declaration says what becomes of them.
+            rescue = ', or evolution="rescue" on once.files' if slice_.stream == FILES_STREAM else ""
+            error.next = f'declare schema="evolve" on the pattern{rescue}; otherwise {error.next}'
+        raise error
 
 
 def _refuse_names(frame: DataFrame, log: TableLog | None, writing: Writing) -> None:

@@ -15,6 +15,8 @@ from oncelake.model.intervals import instant_text
 
 # The column with the file that a row came from, where provenance is declared.
 FILE_COLUMN = "_once_file"
+# The identity of the stream of files in markers: a pipeline has one, and its name is in the marker already.
+FILES_STREAM = "files"
 
 
 class CountedRead(ABC):
@@ -175,11 +177,14 @@ class ArrivalSource(Source, Protocol):
         """What a range of time means for what arrives, in words."""
         ...
 
-    def restated(self, reading: Reading, done: int | None) -> Waiting:
-        """Return the batches that would read what was ingested in a range again."""
+    def restated(self, reading: Reading, done: int | None, ordered: str | None) -> Waiting:
+        """Return the batches that would read what was ingested in a range again.
+
+        `ordered` is a target whose result depends on the order of batches: raise if something newer is not in the range.
+        """
         ...
 
-    def freeze_restated(self, reading: Reading, done: int | None) -> tuple[str, ...]:
+    def freeze_restated(self, reading: Reading, done: int | None, ordered: str | None) -> tuple[str, ...]:
         """Freeze the batches that read what was ingested in a range again, for the next run; return what is to be said."""
         ...
 
@@ -219,6 +224,10 @@ class ArrivalSource(Source, Protocol):
 
     def settle(self, reading: Reading, facts: Mapping[int, Mapping[str, Any]]) -> None:
         """Record what became of the files of committed batches, by the facts of their commits, where that is not done."""
+        ...
+
+    def frozen(self, reading: Reading, done: int | None) -> Waiting:
+        """Return the batches after the last one that every target has, only those that are frozen."""
         ...
 
     def freeze(self, reading: Reading, done: int | None) -> Waiting:

@@ -35,6 +35,7 @@ class Request:
     only: str | None = None  # a cause (RESTATED, STALE, FAILED_BEFORE, …) or LATE: plan only those works
     newest_first: bool = False
     limit: int | None = None
+    frozen_only: bool = False  # of what arrives, only the batches that are frozen already
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,8 @@ class Plan:
     notes: tuple[str, ...] = ()
     # Whether works were left for another run, because only so many were requested.
     limited: bool = False
+    # Whether what arrived since is left for another run: no batch is frozen for it.
+    frozen_only: bool = False
 
     @property
     def to_do(self) -> tuple[Planned, ...]:

@@ -80,8 +80,8 @@ class Arrivals:
 
     def restatement(self) -> list[RestateRequest]:
         """Return the batches that restate the files of the reading, one request for each target; raise if that cannot be."""
-        self._refuse_unknown_rows()
-        waiting = self.source.restated(self.reading, self.done)
+        _require_known_rows(self.pipeline)
+        waiting = self.source.restated(self.reading, self.done, self._ordered)
         return [
             RestateRequest(
                 self.pipeline.name,
@@ -98,22 +98,42 @@ class Arrivals:
 
     def freeze_restatement(self) -> tuple[str, ...]:
         """Freeze the batches of a restatement: the next run reads them, and what was ingested of their files is replaced."""
-        self._refuse_unknown_rows()
-        return self.source.freeze_restated(self.reading, self.done)
+        _require_known_rows(self.pipeline)
+        return self.source.freeze_restated(self.reading, self.done, self._ordered)
 
-    def _refuse_unknown_rows(self) -> None:
-        """Refuse a target that would have the rows of a file twice."""
-        for pattern in self.pipeline.writes:
-            facts = {"verb": "restate", "what": pattern.target, "pipeline": self.pipeline.name}
-            if pattern.kind == "append" and not self.source.names_files:
-                problem = "its rows do not say which file they came from"
-                way = f'declare provenance="file" in {self.pipeline.where} for files that are yet to come; or '
-                raise BatchesNotRedone(problem=problem, way=way, **facts)
-            if pattern.kind != "append" and not pattern.restates:
-                raise BatchesNotRedone(problem=f"{pattern.kind} would count them twice", way="", **facts)
+    def retry(self, rows: Sequence[QuarantinedRow]) -> tuple[str, ...]:
+        """Freeze a batch of what is in quarantine, for the next run; return what is to be said of it."""
+        notes = self.source.retry_quarantine(self.reading, rows)
+        if self._ordered and any(row.batch < self.newest for row in rows):
+            wins = f"in {self._ordered} they replace those of their keys, also ones that came later"
+            notes = (*notes, f"the result depends on the order, and retried rows are written last: {wins}")
+        return notes
+
+    @property
+    def _ordered(self) -> str | None:
+        """A target whose result depends on the order of batches."""
+        return next((pattern.target for pattern in self.pipeline.writes if pattern.ordered), None)
 
     def _version(self, batch: int | None) -> int | None:
         return self.commits[batch][0] if batch is not None and batch in self.commits else None
+
+
+def restate_problem(pipeline: Pipeline) -> BatchesNotRedone | None:
+    """Return why files cannot be restated, whichever they are: a target would have the rows of a file twice."""
+    for pattern in pipeline.writes if pipeline.arrival else ():
+        facts = {"verb": "restate", "what": pattern.target, "pipeline": pipeline.name}
+        if pattern.kind == "append" and pipeline.arrival and not pipeline.arrival.names_files:
+            problem = "its rows do not say which file they came from"
+            way = f'declare provenance="file" in {pipeline.where} for files that are yet to come; or '
+            return BatchesNotRedone(problem=problem, way=way, **facts)
+        if pattern.kind != "append" and not pattern.restates:
+            return BatchesNotRedone(problem=f"{pattern.kind} would count them twice", way="", **facts)
+    return None
+
+
+def _require_known_rows(pipeline: Pipeline) -> None:
+    if problem := restate_problem(pipeline):
+        raise problem
 
 
 def choose(rows: Iterable[QuarantinedRow], numbers: Iterable[int]) -> list[QuarantinedRow]:

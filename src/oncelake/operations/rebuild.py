@@ -28,6 +28,7 @@ from oncelake.model.intervals import Interval, merge
 from oncelake.model.markers import Marker, applied_work, parse_app_id, restore_marker
 from oncelake.model.slices import Named, Slice, Whole
 from oncelake.model.work import FAILED, STALE, Plan, Planned, Report, Request, Work
+from oncelake.operations.arrivals import restate_problem
 from oncelake.operations.external_changes import ExternalChange, written_by_others
 from oncelake.planning.lake_state import read_lake_state
 from oncelake.planning.plan import make_plan
@@ -299,7 +300,8 @@ def rebuilding(target: str, pipelines: Mapping[str, Pipeline], context: RunConte
         if target in pipeline.writes_tables and pipeline.stream is not None:
             raise StreamNotRedone(verb="rebuild", target=target, pipeline=pipeline.name)
         if target in pipeline.writes_tables and pipeline.arrival is not None:
-            problem, way = "its batches are not redone one by one", f"oncelake restate {pipeline.name}, or "
+            problem = "its batches are not redone one by one"
+            way = "" if restate_problem(pipeline) else f"oncelake restate {pipeline.name}, or "
             raise BatchesNotRedone(verb="rebuild", what=target, problem=problem, pipeline=pipeline.name, way=way)
     owners = {name: _only(pipeline, target) for name, pipeline in pipelines.items() if target in pipeline.writes_tables}
     return Rebuilding(target, owners, context, now)

@@ -41,39 +41,45 @@ def freeze_arrivals(plan: Plan, pipelines: Mapping[str, Pipeline], lake: Lake) -
     for scope in plan.pipelines:
         pipeline = pipelines[scope.pipeline]
         planned = [item for item in plan.works if item.work.pipeline == pipeline.name]
-        works += planned if pipeline.arrival is None else _frozen(pipeline, planned, lake, scope.span, plan.limited)
+        works += planned if pipeline.arrival is None else _frozen(pipeline, planned, lake, scope.span, plan)
     return Plan(plan.pipelines, tuple(works), plan.notes)
 
 
 def _frozen(
-    pipeline: Pipeline, planned: Sequence[Planned], lake: Lake, span: Interval | None, limited: bool
+    pipeline: Pipeline, planned: Sequence[Planned], lake: Lake, span: Interval | None, plan: Plan
 ) -> list[Planned]:
     logs = {target: lake.table(target).log() for target in pipeline.writes_tables}
     if not planned:
         _settle(pipeline, logs, lake)  # a run that was killed after its commits left that
         return []
     count = len(planned) // len(pipeline.writes)
-    waiting = _freeze(pipeline, logs, arrival_reading(pipeline, lake, span))
-    waiting = replace(waiting, batches=waiting.batches[:count]) if limited else waiting
+    waiting = _freeze(pipeline, logs, arrival_reading(pipeline, lake, span), plan.frozen_only)
+    waiting = replace(waiting, batches=waiting.batches[:count]) if plan.limited else waiting
     return list(plan_waiting(pipeline, waiting, logs))
 
 
 def waiting_now(
-    pipeline: Pipeline, logs: Mapping[str, Log | None], lake: Lake, span: Interval | None = None
+    pipeline: Pipeline,
+    logs: Mapping[str, Log | None],
+    lake: Lake,
+    span: Interval | None = None,
+    frozen_only: bool = False,
 ) -> Waiting:
     """Return what waits for a pipeline; what cannot be looked at is said, and stops no other pipeline."""
     assert pipeline.arrival is not None
+    look = pipeline.arrival.frozen if frozen_only else pipeline.arrival.waiting
     try:
-        return pipeline.arrival.waiting(arrival_reading(pipeline, lake, span), last_batch(pipeline, logs))
+        return look(arrival_reading(pipeline, lake, span), last_batch(pipeline, logs))
     except OncelakeError as error:
         return Waiting(pipeline.arrival.stream, notes=(error.message,), problem=error)
 
 
-def _freeze(pipeline: Pipeline, logs: Mapping[str, Log | None], reading: Reading) -> Waiting:
+def _freeze(pipeline: Pipeline, logs: Mapping[str, Log | None], reading: Reading, frozen_only: bool) -> Waiting:
     assert pipeline.arrival is not None
+    freeze = pipeline.arrival.frozen if frozen_only else pipeline.arrival.freeze
     try:
         _settle(pipeline, logs, reading.lake)
-        return pipeline.arrival.freeze(reading, last_batch(pipeline, logs))
+        return freeze(reading, last_batch(pipeline, logs))
     except OncelakeError as error:
         return Waiting(pipeline.arrival.stream, problem=error)
 

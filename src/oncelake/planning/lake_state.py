@@ -41,7 +41,11 @@ def read_lake_state(
         Staleness(logs, sources, everything=request.only in (STALE, LATE)).parts,
         failed,
         sources.notes,
-        {p.name: waiting_now(p, logs, lake, scope_of(p, request)[0].span) for p in chosen if p.arrival},
+        {
+            p.name: waiting_now(p, logs, lake, scope_of(p, request)[0].span, request.frozen_only)
+            for p in chosen
+            if p.arrival
+        },
         {p.name: read_stream_state(p, logs, lake) for p in chosen if p.stream},
         cache(lambda: lake.takes_ranges(logs)),
     )

@@ -46,7 +46,9 @@ def make_plan(
         items += planned
     items, left = _limit(items, inputs)
     notes += [f"--limit {request.limit}: {left:,} more are left for another run"] if left else []
-    return Plan(tuple(scope for _, scope in scoped), tuple(items), tuple(notes), request.limit is not None)
+    return Plan(
+        tuple(scope for _, scope in scoped), tuple(items), tuple(notes), request.limit is not None, request.frozen_only
+    )
 
 
 def scope_pipelines(

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from oncelake.errors import SourceChanged
-from oncelake.model.arrivals import FILE_COLUMN, FileEntry, QuarantinedRow, Waiting
+from oncelake.model.arrivals import FILE_COLUMN, FILES_STREAM, FileEntry, QuarantinedRow, Waiting
 from oncelake.model.contracts import Pins, Reading, SourceStats
 from oncelake.model.intervals import Grid
 from oncelake.model.slices import Batch
@@ -25,8 +25,6 @@ FORMATS = ("json", "csv", "parquet", "orc", "text", "binary", "avro")
 MAX_FILES, MAX_BYTES = 100_000, 16 << 30
 # The columns of provenance, by what is declared.
 PROVENANCE = {"file": FILE_COLUMN, "batch": "_once_batch", "modified": "_once_modified", "row": "_once_row"}
-# The identity of the stream in markers: a pipeline has one, and its name is in the marker already.
-STREAM = "files"
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class ArrivingFiles:
     by_interval = False
     time = None
     versioned = False
-    stream = STREAM
+    stream = FILES_STREAM
 
     @property
     def policy(self) -> str | Mapping[str, str]:
@@ -97,17 +95,17 @@ class ArrivingFiles:
         """What a range of time means for the files."""
         return "modified in" if self.path_date is None else f"with a date ({self.path_date}) in their path in"
 
-    def restated(self, reading: Reading, done: int | None) -> Waiting:
+    def restated(self, reading: Reading, done: int | None, ordered: str | None) -> Waiting:
         """Return the batches that read the ingested files of a range again, if they were frozen now."""
         from oncelake.sources.arrivals.restating import restated
 
-        return restated(self._backlog(reading), done)
+        return restated(self._backlog(reading), done, ordered)
 
-    def freeze_restated(self, reading: Reading, done: int | None) -> tuple[str, ...]:
+    def freeze_restated(self, reading: Reading, done: int | None, ordered: str | None) -> tuple[str, ...]:
         """Freeze the batches that read the ingested files of a range again; return what is to be said of other files."""
         from oncelake.sources.arrivals.restating import freeze_restated
 
-        return freeze_restated(self._backlog(reading), done)
+        return freeze_restated(self._backlog(reading), done, ordered)
 
     def stats(self, reading: Reading) -> SourceStats:
         """Refuse: there are no intervals to ask for."""
@@ -119,6 +117,10 @@ class ArrivingFiles:
 
         waiting = self._backlog(reading).waiting(done)
         return replace(waiting, notes=(*waiting.notes, *declared_changes(self, reading, waiting)))
+
+    def frozen(self, reading: Reading, done: int | None) -> Waiting:
+        """Return the frozen batches that are not done."""
+        return self._backlog(reading).frozen(done)
 
     def freeze(self, reading: Reading, done: int | None) -> Waiting:
         """Freeze what has arrived, and return the frozen batches that are not done."""

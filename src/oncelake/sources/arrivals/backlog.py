@@ -25,6 +25,7 @@ from oncelake.sources.arrivals.packing import split_batches
 from oncelake.sources.arrivals.parts import is_large
 from oncelake.sources.arrivals.path_dates import path_times
 from oncelake.sources.arrivals.redoing import newly_redone, note_redone, with_stamps
+from oncelake.sources.arrivals.restated_parts import finish_parts
 from oncelake.sources.arrivals.restating import without_provenance
 from oncelake.sources.arrivals.work_list import large_files
 
@@ -67,12 +68,19 @@ class Backlog:
             batches.append(self.waiting_batch(number, part.files, frozen=False))
         return Waiting(self.source.stream, tuple(batches), tuple(self._notes(discovery, found)))
 
+    def frozen(self, done: int | None) -> Waiting:
+        """Return the frozen batches that are not done."""
+        finish_parts(self.manifests)
+        undone = self._undone(self.manifests.numbers(), done)
+        return Waiting(self.source.stream, tuple(self.frozen_batch(number) for number in undone))
+
     def freeze(self, done: int | None) -> Waiting:
         """Freeze what has arrived, and return the frozen batches that are not done.
 
         A number is frozen once, by the runner that comes first. The others look again, so each file is in one manifest.
         """
         while True:
+            finish_parts(self.manifests)
             numbers = self.manifests.numbers()
             undone = self._undone(numbers, done)
             first = numbers[-1] + 1 if numbers else 0
@@ -90,6 +98,7 @@ class Backlog:
             "provenance": list(self.source.provenance),
             **facts,
         }
+        finish_parts(self.manifests)
         frozen = self.manifests.freeze(number, files, facts)
         failpoint("frozen")
         return frozen

@@ -71,6 +71,11 @@ class Manifests:
 
     folder: str
 
+    @property
+    def pipeline(self) -> str:
+        """The name of the pipeline."""
+        return unquote(posixpath.basename(self.folder.rstrip("/")))
+
     def numbers(self, after: int = -1) -> list[int]:
         """Return the numbers of the frozen manifests that are greater than a number, in order."""
         return self._numbers(_MANIFESTS, after)
@@ -166,8 +171,7 @@ class Manifests:
                 raise ValueError("it is of another batch")
         except (ValueError, FileNotFoundError) as error:  # other errors of reading may pass
             path = posixpath.join(self.folder, _name(kind, number))
-            pipeline = unquote(posixpath.basename(self.folder.rstrip("/")))
-            raise ManifestUnreadable(path=path, problem=_problem(error), pipeline=pipeline) from error
+            raise ManifestUnreadable(path=path, problem=_problem(error), pipeline=self.pipeline) from error
         return found
 
 

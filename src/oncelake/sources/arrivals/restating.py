@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +13,8 @@ from oncelake.model.arrivals import Waiting
 from oncelake.sources.arrivals.known_files import KnownFiles
 from oncelake.sources.arrivals.manifests import Manifests
 from oncelake.sources.arrivals.packing import split_batches
+from oncelake.sources.arrivals.restated_order import refuse_older
+from oncelake.sources.arrivals.restated_parts import finish_parts, write_parts
 
 if TYPE_CHECKING:
     from oncelake.sources.arrivals.backlog import Backlog
@@ -20,27 +22,44 @@ if TYPE_CHECKING:
 _EXAMPLES = 3
 
 
-def restated(backlog: Backlog, done: int | None) -> Waiting:
+class Chosen(NamedTuple):
+    """The files to restate, as they are now, and the batches that ingested them; and what is to be said of others."""
+
+    files: pa.Table
+    batches: pa.ChunkedArray
+    notes: tuple[str, ...]
+
+
+def restated(backlog: Backlog, done: int | None, ordered: str | None) -> Waiting:
     """Return the batches that would be frozen, or are frozen and not done, for the same range."""
     pending = _pending(backlog, done)
     if pending:
         return Waiting(backlog.source.stream, tuple(backlog.frozen_batch(number) for number in pending))
-    files, notes = _chosen(backlog, done)
+    chosen = _chosen(backlog, done)
+    if ordered:
+        refuse_older(backlog, chosen.files, chosen.batches, done, ordered)
     first = backlog.next_number()
-    parts = _split(backlog, files)
+    parts = _split(backlog, chosen, ordered)
     batches = (backlog.waiting_batch(number, part, frozen=False) for number, part in enumerate(parts, first))
-    return Waiting(backlog.source.stream, tuple(batches), notes)
+    return Waiting(backlog.source.stream, tuple(batches), chosen.notes)
 
 
-def freeze_restated(backlog: Backlog, done: int | None) -> tuple[str, ...]:
+def freeze_restated(backlog: Backlog, done: int | None, ordered: str | None) -> tuple[str, ...]:
     """Freeze the batches, unless those of the same range are frozen and not done; return what is to be said of other files."""
-    if _pending(backlog, done):
-        return ()
-    files, notes = _chosen(backlog, done)
-    for part in _split(backlog, files):
-        while not backlog.freeze_files(backlog.next_number(), part, {"replaces": True, "restates": _text(backlog)}):
-            pass
-    return notes
+    while not _pending(backlog, done):
+        number = backlog.next_number()  # first: what others freeze meanwhile is looked at again
+        chosen = _chosen(backlog, done)
+        if ordered:
+            refuse_older(backlog, chosen.files, chosen.batches, done, ordered)
+        parts = _split(backlog, chosen, ordered)
+        if not parts:
+            return chosen.notes
+        facts = {"replaces": True, "restates": _text(backlog), **write_parts(backlog.manifests, parts)}
+        if backlog.freeze_files(number, parts[0], facts):
+            finish_parts(backlog.manifests)
+            return chosen.notes
+    finish_parts(backlog.manifests)
+    return ()
 
 
 def without_provenance(manifests: Manifests, batches: Iterable[int]) -> set[int]:
@@ -59,11 +78,16 @@ def _pending(backlog: Backlog, done: int | None) -> list[int]:
     return [number for number in numbers if facts[number].get("restates") == _text(backlog)]
 
 
-def _split(backlog: Backlog, files: pa.Table) -> list[pa.Table]:
-    return split_batches(files, backlog.source.max_files, backlog.source.max_bytes) if files.num_rows else []
+def _split(backlog: Backlog, chosen: Chosen, ordered: str | None) -> list[pa.Table]:
+    """Return the files of the batches to freeze: where the order matters, those of each batch apart, in the order of the batches."""
+    files, batches = chosen.files, chosen.batches
+    numbers = sorted(set(batches.to_pylist())) if ordered else []
+    groups = [files.filter(pc.equal(batches, number)) for number in numbers] if ordered else [files]
+    limits = (backlog.source.max_files, backlog.source.max_bytes)
+    return [part for group in groups if group.num_rows for part in split_batches(group, *limits)]
 
 
-def _chosen(backlog: Backlog, done: int | None) -> tuple[pa.Table, tuple[str, ...]]:
+def _chosen(backlog: Backlog, done: int | None) -> Chosen:
     """Return the files of the range that are ingested and still there, as they are now, and what is to be said of the others."""
     known = KnownFiles.load(backlog.manifests.folder).files
     known = known.filter(pc.less_equal(known["batch"], -1 if done is None else done))
@@ -76,7 +100,7 @@ def _chosen(backlog: Backlog, done: int | None) -> tuple[pa.Table, tuple[str, ..
         _refuse_unknown(backlog, batches.filter(taken))
     inside = backlog.in_range(known)
     gone = inside.filter(pc.invert(pc.is_in(inside["path"], value_set=discovery.files["path"])))
-    return files.filter(taken), tuple(_gone(gone))
+    return Chosen(files.filter(taken), batches.filter(taken), tuple(_gone(gone)))
 
 
 def _taken(backlog: Backlog, files: pa.Table, batches: pa.ChunkedArray) -> pa.Array:
