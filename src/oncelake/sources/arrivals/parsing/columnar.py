@@ -17,6 +17,7 @@ from oncelake.sources.arrivals.parsing.array_json import json_values
 from oncelake.sources.arrivals.parsing.avro import MixedColumn, read_avro
 from oncelake.sources.arrivals.parsing.columnar_files import read_orc, read_parquet, read_row_groups
 from oncelake.sources.arrivals.parsing.decompress import BadFile
+from oncelake.sources.arrivals.parsing.long_records import MAX_RECORD_BYTES, without_long_rows
 from oncelake.sources.arrivals.parsing.names import FieldNames
 from oncelake.sources.arrivals.parsing.records import DRIFT, FileFormat, PackedFile, Parsed
 from oncelake.sources.arrivals.parsing.rescue import join_entries, rescue_entries
@@ -57,7 +58,7 @@ def parse_row_groups(source: Any, part: RowGroups, fmt: FileFormat, schema: pa.S
         columns, rows = read_row_groups(source, range(part.first, part.first + part.groups), fmt.max_expanded_bytes)
         if part.rows is not None and rows != part.rows:
             raise BadFile(f"the row groups have {rows} rows, and had {part.rows}")
-        return _to_parsed(part.file, columns, rows, schema, part.row)
+        return without_long_rows(_to_parsed(part.file, columns, rows, schema, part.row), MAX_RECORD_BYTES)
     except Exception as error:  # noqa: BLE001 - no input may raise
         reason = str(error) if isinstance(error, BadFile) else f"not valid {fmt.kind}: {_message(error)}"
         return bad_file(schema, part.file, reason)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from oncelake.sources.arrivals.parsing.csv_dialect import Dialect
+from oncelake.sources.arrivals.parsing.long_records import MAX_RECORD_BYTES
 
 _NEWLINE = re.compile(rb"\r\n|\n|\r")
 # How often a file may be scanned in vain for closing quotes before the remainder is given up.
@@ -59,7 +60,7 @@ class Scanner:
                 following = self._end_of_line(record.end)[1]
             self.position = following
             self.line = line + 1 + (self._newlines(start, record.end) if record.end > end else 0)
-            yield _check_width(record, width)
+            yield _check_size(_check_width(record, width))
 
     def _read(self, start: int, end: int) -> Record:
         """Return the record that starts in a line, whose end is at `end`."""
@@ -132,6 +133,11 @@ def _check_width(record: Record, width: int | None) -> Record:
         return record
     few = "few" if len(record.fields) < width else "many"
     return record._replace(reason=f"too {few} fields: {len(record.fields)} instead of {width}")
+
+
+def _check_size(record: Record) -> Record:
+    # What is kept of its bytes says how long it is.
+    return record._replace(reason=record.reason or "") if record.end - record.start > MAX_RECORD_BYTES else record
 
 
 def _quoted_text_patterns(dialect: Dialect) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:

@@ -16,6 +16,7 @@ from oncelake.sources.arrivals.parsing.csv_dialect import Dialect, dialect_of
 from oncelake.sources.arrivals.parsing.csv_fast import Cells, Piece, read_clean
 from oncelake.sources.arrivals.parsing.csv_records import Record, Scanner
 from oncelake.sources.arrivals.parsing.decompress import BadFile
+from oncelake.sources.arrivals.parsing.long_records import MAX_RECORD_BYTES, why_too_long
 from oncelake.sources.arrivals.parsing.names import FieldNames
 from oncelake.sources.arrivals.parsing.records import DRIFT, FileFormat, PackedFile, Parsed
 from oncelake.sources.arrivals.parsing.rescue import join_entries, json_strings, rescue_entries
@@ -109,8 +110,8 @@ class _Reader:
         if not self._dialect.header:
             names = self._schema.names or [f"_c{number}" for number in range(len(first.fields))]
             return _File(file.index, content, skipped, self._header(tuple(names)), 0, 1)
-        if first.reason:
-            raise BadFile(f"header: {first.reason}")
+        if first.reason is not None:
+            raise BadFile(f"header: {first.reason or why_too_long(first.end - first.start)}")
         names = [name if name is not None else f"_c{number}" for number, name in enumerate(first.fields)]
         return _File(file.index, content, skipped, self._header(tuple(names)), scanner.position, scanner.line)
 
@@ -164,7 +165,8 @@ class _Reader:
             start = scanner.position
             end = _end_of_segment(content, start, self._dialect.quote)
             piece = Piece(file.number, content[start:end], scanner.line)
-            cells = None if strictly else read_clean([piece], self._dialect, width)
+            is_strict = strictly or len(piece.content) > MAX_RECORD_BYTES
+            cells = None if is_strict else read_clean([piece], self._dialect, width)
             if cells is None:
                 for record in scanner.records(end, width):
                     _add(record, file, records)

@@ -12,6 +12,7 @@ from oncelake.sources.arrivals.parsing.decompress import BadFile
 from oncelake.sources.arrivals.parsing.json_fast import ArrowReader
 from oncelake.sources.arrivals.parsing.json_records import RecordRows
 from oncelake.sources.arrivals.parsing.json_text import BadJson, load
+from oncelake.sources.arrivals.parsing.long_records import MAX_RECORD_BYTES, runs_of_lines
 from oncelake.sources.arrivals.parsing.options import option
 from oncelake.sources.arrivals.parsing.records import FileFormat, PackedFile, Parsed
 from oncelake.sources.arrivals.parsing.rows import RowBuilder, concat
@@ -46,9 +47,24 @@ def parse_json_lines(files: Sequence[PackedFile], fmt: FileFormat, schema: pa.Sc
         except BadFile as error:
             builder.add_bad_file(file.index, str(error), file.content)
         else:
-            pieces.append(Piece(file.index, 1, offset, content))
+            pieces.extend(_pieces(file.index, offset, content, builder))
     filled = [piece for piece in pieces if piece.content.strip(BLANK)]
     return concat([builder.build(), *_Bisection(schema).parse(filled)])
+
+
+def _pieces(file: int, offset: int, content: bytes, builder: RowBuilder) -> Iterator[Piece]:
+    """Yield the lines of a file; those that are too long are added as bad rows instead."""
+    if len(content) <= MAX_RECORD_BYTES:
+        yield Piece(file, 1, offset, content)
+        return
+    line = 1
+    for start, end, is_long in runs_of_lines(content):
+        run = content[start:end]
+        if is_long:
+            builder.add_bad(file, line, offset + start, run.rstrip(b"\r\n"), "")
+        else:
+            yield Piece(file, line, offset + start, run)
+        line += _line_ends(run)
 
 
 def parse_strictly(pieces: Sequence[Piece], schema: pa.Schema) -> Parsed:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from oncelake.sources.arrivals.parsing.csv_dialect import dialect_of
 from oncelake.sources.arrivals.parsing.csv_fast import ends_with_record
+from oncelake.sources.arrivals.parsing.long_records import MAX_RECORD_BYTES, why_too_long
 from oncelake.sources.arrivals.parsing.parse import parse
 from oncelake.sources.arrivals.parsing.records import FILE, LINE, RESCUED, FileFormat, PackedFile, Parsed
 from oncelake.sources.arrivals.parsing.rows import bad_file
@@ -23,7 +24,7 @@ from oncelake.storage.paths import is_local
 # What an executor parses at a time.
 PACK_BYTES, PACK_FILES = 8 << 20, 4_000
 # What it gives to Spark at a time.
-BATCH_ROWS = 10_000
+BATCH_ROWS, BATCH_BYTES = 10_000, 8 << 20
 # The kinds of the records that it gives: a row, a row or file that could not be read, the rows of a file, drift of the schema,
 # the hash of a file that was read as a whole.
 ROW, BAD_ROW, COUNT, DRIFT, HASH = range(5)
@@ -122,7 +123,22 @@ class PackReader:
     def _batches(self, kind: int, columns: dict[str, Any], count: int) -> Iterator[pa.RecordBatch]:
         columns[KIND] = pa.repeat(pa.scalar(kind, pa.int8()), count)
         arrays = [_column(columns.get(each.name), each.type, count) for each in self.records]
-        yield from pa.table(arrays, schema=self.records).to_batches(max_chunksize=BATCH_ROWS)
+        yield from bounded_batches(pa.table(arrays, schema=self.records))
+
+
+def bounded_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a table in batches of a bounded number of rows and bytes: Spark holds a batch as a whole."""
+    for batch in table.to_batches(max_chunksize=BATCH_ROWS):
+        yield from _halved(batch)
+
+
+def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.nbytes <= BATCH_BYTES or batch.num_rows == 1:
+        yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from _halved(batch.slice(0, middle))
+    yield from _halved(batch.slice(middle))
 
 
 class _Read(NamedTuple):
@@ -184,6 +200,8 @@ def _read(entry: dict[str, Any], fmt: FileFormat, store: StoreOptions | None) ->
     file, path = entry["file"], entry["path"]
     try:
         if entry["offset"] is None:
+            if problem := _too_large(entry["size"], fmt):
+                return _Read(file, path, None, problem=problem)
             return _Read(file, path, _read_whole(path, store, entry["size"]), is_whole=True)
         with open_input(path, store) as stream:
             content, start = _read_lines(stream, entry["offset"], entry["length"])
@@ -205,6 +223,14 @@ def _part(entry: dict[str, Any], content: bytes, start: int, fmt: FileFormat) ->
 
 def _problem(error: OSError) -> str:
     return f"the file cannot be read: {error.strerror or error}"
+
+
+def _too_large(size: int, fmt: FileFormat) -> str | None:
+    """Return why a file cannot be read as a whole, by its size: it would be in memory several times."""
+    if fmt.kind == "binary" and size > MAX_RECORD_BYTES:
+        return why_too_long(size)
+    limit = fmt.max_expanded_bytes
+    return f"{size:,} bytes, and the limit of a file that one task reads is {limit:,} bytes" if size > limit else None
 
 
 def _read_whole(path: str, store: StoreOptions | None, size: int) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from oncelake.sources.arrivals.parsing.decompress import BadFile, expand
+from oncelake.sources.arrivals.parsing.long_records import MAX_RECORD_BYTES, MAX_ROW_BYTES, without_long_rows
 from oncelake.sources.arrivals.parsing.options import flag
 from oncelake.sources.arrivals.parsing.records import FileFormat, PackedFile, Parsed
 from oncelake.sources.arrivals.parsing.rows import RowBuilder, bad_file, concat
@@ -59,7 +60,7 @@ def _json_parser(fmt: FileFormat) -> Parser:
 def _parse(files: Sequence[PackedFile], fmt: FileFormat, schema: pa.Schema, parser: Parser) -> Iterator[Parsed]:
     """Parse files together. If that fails, find the file that makes it fail, by halves: that one is bad."""
     try:
-        yield parser(files, fmt, schema)
+        yield without_long_rows(parser(files, fmt, schema), _row_limit(fmt))
     except Exception as error:  # noqa: BLE001  a file that no one has thought of must not stop the others
         if len(files) == 1:
             reason = f"cannot be parsed: {type(error).__name__}: {error}"
@@ -68,6 +69,11 @@ def _parse(files: Sequence[PackedFile], fmt: FileFormat, schema: pa.Schema, pars
         middle = len(files) // 2
         yield from _parse(files[:middle], fmt, schema, parser)
         yield from _parse(files[middle:], fmt, schema, parser)
+
+
+def _row_limit(fmt: FileFormat) -> int:
+    # The records of text formats are measured before they are parsed.
+    return MAX_ROW_BYTES if fmt.kind in _COMPRESSED else MAX_RECORD_BYTES
 
 
 def _expand(files: Sequence[PackedFile], fmt: FileFormat, refused: RowBuilder) -> Iterator[list[PackedFile]]:

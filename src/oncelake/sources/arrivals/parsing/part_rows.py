@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from oncelake.sources.arrivals.parsing.packs import BATCH_ROWS, INDEX, LINE_OF, read_part
+from oncelake.sources.arrivals.parsing.packs import INDEX, LINE_OF, bounded_batches, read_part
 from oncelake.sources.arrivals.parsing.records import FILE, LINE, RESCUED, FileFormat, Parsed
 
 # What the error of a task contains, by which the driver knows it.
@@ -73,7 +73,7 @@ class PartReader:
             found += rows.num_rows
             names = [*((FILE, LINE) if self.numbered else ()), *self.schema.names]
             chosen = rows.select(names).rename_columns(self.columns.names)
-            yield from chosen.combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
+            yield from bounded_batches(chosen.combine_chunks())
         if found != entry["rows"]:
             raise _not_as_expected(entry, f"{found} rows instead of {entry['rows']}")
         _verify(entry)

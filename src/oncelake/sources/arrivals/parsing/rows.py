@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from oncelake.sources.arrivals.parsing.json_text import dump, quote
+from oncelake.sources.arrivals.parsing.long_records import cut_raw
 from oncelake.sources.arrivals.parsing.records import BAD, COUNTS, DRIFT, FILE, LINE, RESCUED, Parsed
 from oncelake.sources.arrivals.parsing.value_types import type_of
 
@@ -53,8 +54,8 @@ class RowBuilder:
         self.count(file, 1)
 
     def add_bad(self, file: int, line: int, offset: int | None, raw: bytes | None, reason: str) -> None:
-        """Add a row that could not be read, with its bytes."""
-        self._bad.append((file, line, offset, raw, reason))
+        """Add a row that could not be read, with its bytes, or the first of them if it is too long."""
+        self._bad.append((file, line, offset, *cut_raw(raw, reason)))
         self.count(file, 1)
 
     def add_bad_file(self, file: int, reason: str, raw: bytes | None = None) -> None:
