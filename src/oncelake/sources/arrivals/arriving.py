@@ -48,6 +48,7 @@ class ArrivingFiles:
     clean_up_after: timedelta = timedelta()
     duplicates: str = "report"
     path_date: str | None = None
+    max_expanded: int | None = None
 
     tables = ()
     by_interval = False
@@ -72,9 +73,10 @@ class ArrivingFiles:
     @property
     def file_format(self) -> FileFormat:
         """How the files are parsed."""
-        from oncelake.sources.arrivals.parsing.records import FileFormat
+        from oncelake.sources.arrivals.parsing.records import MAX_EXPANDED_BYTES, MAX_READ_BYTES, FileFormat
 
-        return FileFormat(self.format, dict(self.options))
+        default = MAX_EXPANDED_BYTES if self.format in ("json", "csv", "text") else MAX_READ_BYTES
+        return FileFormat(self.format, dict(self.options), self.max_expanded or default)
 
     def problem(self, grid: Grid | None) -> str | None:  # noqa: ARG002  the contract; the declaration is checked already
         """Return None: a pipeline that is driven by arrivals has no grid."""

@@ -34,7 +34,7 @@ class ArrivalOptions(TypedDict, total=False):
     `clean_up` says what becomes of ingested files: "keep", "delete", or "archive" to the folder `archive`, once their
     batch is committed and `clean_up_after`, like "7 days", has passed. `duplicates` says what becomes of a file with the content of another one:
     "report" it and ingest it, or "skip" it. `path_date`, like "%Y/%m/%d", is the date in the path by which `--from` and `--to`
-    choose files, instead of their modification time.
+    choose files, instead of their modification time. A file that expands to more than `max_expanded`, like "2 GB", is quarantined.
     """
 
     arrives: bool
@@ -51,6 +51,7 @@ class ArrivalOptions(TypedDict, total=False):
     clean_up_after: str
     duplicates: str
     path_date: str
+    max_expanded: int | str
 
 
 def format_of(path: Any) -> str:
@@ -93,6 +94,7 @@ def parse_arrivals(
         *_parse_clean_up(path, given),
         _parse_duplicates(given.get("duplicates", "report")),
         _parse_path_date(given.get("path_date")),
+        _parse_bytes(given["max_expanded"], "max_expanded") if "max_expanded" in given else None,
     )
 
 
@@ -159,8 +161,8 @@ def _parse_count(count: Any) -> int:
     return count
 
 
-def _parse_bytes(size: Any) -> int:
+def _parse_bytes(size: Any, name: str = "max_bytes") -> int:
     match = _SIZE.fullmatch(str(size))
     if isinstance(size, bool) or match is None or float(match[1]) <= 0:
-        raise ValueError(f'max_bytes={size!r} is not a size like "2 GB"')
+        raise ValueError(f'{name}={size!r} is not a size like "2 GB"')
     return int(float(match[1]) * 1024 ** " kmgt".index(match[2].lower() or " "))

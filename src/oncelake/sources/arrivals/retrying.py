@@ -19,6 +19,7 @@ from oncelake.sources.arrivals.current_files import full_path, stamps
 from oncelake.sources.arrivals.discovery import FILES
 from oncelake.sources.arrivals.manifests import Manifest
 from oncelake.sources.arrivals.parsing.charset import in_encoding
+from oncelake.sources.arrivals.parsing.long_records import MAX_RECORD_BYTES, is_too_long
 from oncelake.sources.arrivals.parsing.options import declared_encoding
 from oncelake.sources.arrivals.quarantine_states import place_of, with_retries
 from oncelake.sources.arrivals.quarantine_table import (
@@ -46,6 +47,8 @@ class RetryFile(NamedTuple):
 
 def freeze_retry(backlog: Backlog, rows: Sequence[QuarantinedRow]) -> tuple[str, ...]:
     """Freeze a batch of rows and files in quarantine; return what is to be said of those that cannot be read any more."""
+    cut = [row for row in rows if is_cut(row)]
+    rows = [row for row in rows if not is_cut(row)]
     headers = known_headers(backlog, rows)
     lost = [row for row in rows if _lacks_header(backlog, row, headers)]
     left = [row for row in rows if not _lacks_header(backlog, row, headers)]
@@ -57,7 +60,8 @@ def freeze_retry(backlog: Backlog, rows: Sequence[QuarantinedRow]) -> tuple[str,
         there = set(files["path"].to_pylist())
         taken = [row for row in left if not row.is_file or row.file in there]
         if not taken:
-            return tuple(_lost_notes(backlog, [*lost, *left]))
+            lost += left
+            break
         facts = {
             "retries": [row.key for row in taken],
             "origins": {each.path: each.origin for each in written},
@@ -68,7 +72,7 @@ def freeze_retry(backlog: Backlog, rows: Sequence[QuarantinedRow]) -> tuple[str,
             change_state(backlog.reading, taken, RETRIED, number)
             lost += [row for row in left if row.is_file and row.file not in there]
             break
-    return tuple(_lost_notes(backlog, lost))
+    return (*_lost_notes(backlog, lost), *_cut_notes(cut))
 
 
 def written_since(backlog: Backlog, manifest: Manifest) -> dict[str, list[int]]:
@@ -103,6 +107,19 @@ def _lost_notes(backlog: Backlog, lost: Sequence[QuarantinedRow]) -> Iterator[st
 
 def _examples(rows: Sequence[QuarantinedRow]) -> str:
     return ", ".join(sorted({row.file for row in rows})[:_EXAMPLES])
+
+
+def is_cut(row: QuarantinedRow) -> bool:
+    """Return whether only the beginning of a row is in quarantine, so that it cannot be read from there."""
+    return not row.is_file and is_too_long(row.reason)
+
+
+def _cut_notes(cut: Sequence[QuarantinedRow]) -> Iterator[str]:
+    if cut:
+        yield (
+            f"{len(cut):,} entries stay in quarantine, because a row has at most {MAX_RECORD_BYTES:,} bytes, and theirs are"
+            f" longer: {_examples(cut)}. Shorten the rows and let them arrive in another file, or drop the entries"
+        )
 
 
 def _write_rows(

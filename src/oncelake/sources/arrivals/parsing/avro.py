@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from oncelake.sources.arrivals.parsing.array_casts import Cast
-from oncelake.sources.arrivals.parsing.decompress import BadFile
+from oncelake.sources.arrivals.parsing.decompress import BadFile, check_size
 from oncelake.sources.arrivals.parsing.json_text import dump
 from oncelake.sources.arrivals.parsing.values import converter, type_of
 
@@ -139,8 +139,9 @@ def _check_blocks(content: bytes, position: int, codec: str, limit: int) -> None
             raise BadFile("not valid avro: a block is longer than the file: looks truncated")
         size += sum(map(len, _expand(codec, content[position : position + length], limit - size)))
         records += count
-        if size > limit or records > max(size, 1 << 16):
-            raise BadFile(f"expands to more than {limit} bytes" if size > limit else "not valid avro: too many records")
+        check_size(size, limit)
+        if records > max(size, 1 << 16):
+            raise BadFile("not valid avro: too many records")
         position += length + _SYNC
 
 

@@ -37,7 +37,7 @@ def expand(name: str, content: bytes, limit: int) -> tuple[str, bytes]:
 def check_size(size: int, limit: int) -> None:
     """Raise `BadFile` if a file expands to more bytes than the limit."""
     if size > limit:
-        raise BadFile(f"expands to more than {limit} bytes")
+        raise BadFile(f"expands to more than {limit:,} bytes (max_expanded=)")
 
 
 def _reason(suffix: str, error: Exception) -> str:

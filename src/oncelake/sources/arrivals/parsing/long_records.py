@@ -25,7 +25,7 @@ class Lines(NamedTuple):
     is_long: bool
 
 
-def is_cut(reason: str) -> bool:
+def is_too_long(reason: str) -> bool:
     """Return whether a row is in quarantine without its whole text, because of its length."""
     return reason.startswith(_TOO_LONG)
 

@@ -16,7 +16,15 @@ from oncelake.sources.arrivals.parsing.csv_dialect import dialect_of
 from oncelake.sources.arrivals.parsing.csv_fast import ends_with_record
 from oncelake.sources.arrivals.parsing.long_records import MAX_RECORD_BYTES, why_too_long
 from oncelake.sources.arrivals.parsing.parse import parse
-from oncelake.sources.arrivals.parsing.records import FILE, LINE, RESCUED, FileFormat, PackedFile, Parsed
+from oncelake.sources.arrivals.parsing.records import (
+    FILE,
+    LINE,
+    MAX_READ_BYTES,
+    RESCUED,
+    FileFormat,
+    PackedFile,
+    Parsed,
+)
 from oncelake.sources.arrivals.parsing.rows import bad_file
 from oncelake.storage.options import StoreOptions, open_input
 from oncelake.storage.paths import is_local
@@ -229,8 +237,8 @@ def _too_large(size: int, fmt: FileFormat) -> str | None:
     """Return why a file cannot be read as a whole, by its size: it would be in memory several times."""
     if fmt.kind == "binary" and size > MAX_RECORD_BYTES:
         return why_too_long(size)
-    limit = fmt.max_expanded_bytes
-    return f"{size:,} bytes, and the limit of a file that one task reads is {limit:,} bytes" if size > limit else None
+    limit = max(fmt.max_expanded_bytes, MAX_READ_BYTES)
+    return f"{size:,} bytes, and one task reads at most {limit:,} bytes (max_expanded=)" if size > limit else None
 
 
 def _read_whole(path: str, store: StoreOptions | None, size: int) -> bytes:
@@ -254,19 +262,22 @@ def _read_lines(stream: Any, offset: int, length: int) -> tuple[bytes, int]:
     start, end = offset, offset + length
     if offset:
         stream.seek(offset - 1)
-        start = offset - 1 + len(_until_newline(stream))
+        start = offset - 1 + len(_until_newline(stream, length + 1))
     if start >= end:
         return b"", start
     stream.seek(start)
     content = stream.read(end - start)
     if not content.endswith(b"\n"):
-        content += _until_newline(stream)
+        content += _until_newline(stream, MAX_READ_BYTES)
+        if len(content) > MAX_READ_BYTES:
+            raise OSError(f"a line of more than {MAX_READ_BYTES:,} bytes")
     return content, start
 
 
-def _until_newline(stream: Any) -> bytes:
+def _until_newline(stream: Any, most: int) -> bytes:
+    """Return the bytes up to the end of a line, hardly more than `most`."""
     found = bytearray()
-    while block := stream.read(64 << 10):
+    while len(found) < most and (block := stream.read(64 << 10)):
         position = block.find(b"\n")
         if position >= 0:
             return bytes(found + block[: position + 1])

@@ -17,6 +17,9 @@ COUNTS = pa.schema({FILE: pa.int64(), "read": pa.int64()})
 # Values that do not fit the schema: a column that it does not have, or another type, which would hold the value.
 DRIFT = pa.schema({"column": pa.string(), "type": pa.string(), "rows": pa.int64()})
 
+# The largest file that one task reads as a whole, and what a small compressed one may expand to: its rows need several times that.
+MAX_READ_BYTES, MAX_EXPANDED_BYTES = 1 << 30, 256 << 20
+
 
 @dataclass(frozen=True)
 class PackedFile:
@@ -33,7 +36,7 @@ class FileFormat:
 
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    max_expanded_bytes: int = 1 << 30
+    max_expanded_bytes: int = MAX_READ_BYTES
 
 
 @dataclass(frozen=True)
