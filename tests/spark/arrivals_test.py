@@ -78,17 +78,32 @@ def test_a_retry_ingests_what_was_fixed_once(arriving, landing):
     (again,) = p.arrivals("events").quarantine()
     assert (again.batch, again.raw) == (1, row.raw)
     assert p.arrivals("events").quarantine(None)[0].state == "retried"
+    assert {(file.path, file.batch) for file in p.arrivals("events").files()} == {
+        ("landing/a.json", 0),
+        ("landing/a.json", 1),
+    }
     assert table(p) == [(1,)]
+
+
+def test_a_file_that_was_retried_is_not_in_quarantine_any_more(arriving, landing):
+    p = arriving()
+    drop(landing, "a.json.gz", "no gzip")
+    p.run()
+    (landing / "a.json.gz").write_bytes(gzip.compress(b'{"id": 1}'))
+    p.retry_quarantine("events")
+    assert [(file.batch, file.state) for file in p.arrivals("events").files()] == [(0, "retried"), (1, "done")]
 
 
 def test_retried_rows_are_of_the_file_and_the_folder_they_came_from(arriving, landing):
     p = arriving(events(kind="csv", provenance="file"))
-    drop(landing, "region=EU/a.csv", "id,v", "1,x", "2,y,z")
+    drop(landing, "region=EU/a.csv", "id,v", "1,x")
+    with (landing / "region=EU/a.csv").open("ab") as file:
+        file.write("2,ö\n".encode("latin-1"))
     p.run()
-    drop(landing, "region=EU/a.csv", "id,v,w", "1,x", "2,y,z")
+    p = arriving(events(kind="csv", provenance="file", options={"encoding": "latin-1"}))
     p.retry_quarantine("events")
     file = "landing/region=EU/a.csv"
-    assert table(p, "bronze", "id", "region", "w", "_once_file") == [(1, "EU", None, file), (2, "EU", "z", file)]
+    assert table(p, "bronze", "id", "v", "region", "_once_file") == [(1, "x", "EU", file), (2, "ö", "EU", file)]
 
 
 def test_new_columns_are_added_and_other_values_rescued(arriving, landing):
@@ -347,6 +362,26 @@ def test_an_archive_among_the_arrivals_is_refused():
     with pytest.raises(once.OncelakeError, match="would arrive again"):
         events(clean_up="archive", archive="landing/old")
     events(clean_up="archive", archive="landing/_old")
+
+
+@pytest.mark.parametrize("archive", ["lake/bronze", "lake/bronze/old", "lake/other/old"])
+def test_an_archive_in_a_table_is_refused(archive, arriving, landing, tmp_path):
+    (tmp_path / "lake/other/_delta_log").mkdir(parents=True)
+    p = arriving(events(clean_up="archive", archive=archive))
+    drop(landing, "a.json", {"id": 1})
+    assert "lies in a table" in " ".join(p.plan().notes)
+    (failed,) = p.run().works
+    assert failed.code == "bad_declaration"
+    assert (landing / "a.json").exists()
+
+
+@pytest.mark.parametrize("where", ["nosuch > 1", "id >"])
+def test_a_condition_that_spark_cannot_read_names_the_declaration(where, arriving, landing):
+    p = arriving(events(where=where))
+    drop(landing, "a.json", {"id": 1})
+    (failed,) = p.run().works
+    assert failed.code == "bad_declaration"
+    assert f"where={where!r} is not a condition" in failed.error
 
 
 def test_batches_are_not_rebuilt(arriving, landing):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -26,6 +27,7 @@ from oncelake.storage.paths import is_local, local_path
 if TYPE_CHECKING:
     from oncelake.delta.files import Files
 
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _FAILURES = (BLOCKED, FAILED, BUSY)
 # For so many seconds at most a row of a stream waits for others.
 _STREAM_PERIOD = 60.0
@@ -137,7 +139,13 @@ class DeltaLedger:
         try:
             _append(self.path, rows)
         except Exception as error:  # noqa: BLE001  the ledger must never stop a run
-            self._warn(f"could not write the ledger {self.path}: {error}")
+            self._warn(f"could not write the ledger {self.path}: {_in_one_line(error)}")
+
+
+def _in_one_line(error: Exception) -> str:
+    """Return the message of an error of delta-rs, which has several lines, arrows and colours, and the store's answer at its end."""
+    parts = (line.strip(" ↳") for line in _COLOUR.sub("", str(error)).splitlines())
+    return "; ".join(part for part in parts if part and not part.startswith("<"))
 
 
 def _is_of_stream(work: Work) -> bool:

@@ -110,7 +110,7 @@ def _settle(pipeline: Pipeline, logs: Mapping[str, Log | None], lake: Lake) -> N
 
 def arrival_reading(pipeline: Pipeline, lake: Lake, span: Interval | None = None) -> Reading:
     """Return what the source that drives a pipeline is asked about its backlog: all, or what was modified in a span."""
-    return Reading(pipeline.name, span or Whole(), None, lake, pipeline.where, pipeline.formerly or ())
+    return Reading(pipeline.name, span or Whole(), None, lake, pipeline.where, pipeline.formerly or (), pipeline.writes)
 
 
 def last_batch(pipeline: Pipeline, logs: Mapping[str, Log | None]) -> int | None:

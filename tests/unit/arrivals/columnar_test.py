@@ -5,7 +5,8 @@ import io
 import json
 import subprocess
 import sys
-from datetime import UTC, date, datetime
+import uuid
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
 import fastavro
@@ -379,6 +380,7 @@ def test_avro_nanoseconds_are_no_microseconds():
 def test_avro_without_its_library_says_what_to_install():
     code = """
 import sys
+import uuid
 sys.modules["fastavro"] = None
 import pyarrow as pa
 from oncelake.sources.arrivals.parsing.columnar import parse_columnar
@@ -388,3 +390,25 @@ print(parsed.bad["reason"][0])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 'pip install "oncelake[avro]"' in done.stdout
+
+
+def test_times_durations_and_uuids_are_written_as_text():
+    texts = pa.schema({"t": pa.string(), "d": pa.string(), "u": pa.string()})
+    sink = io.BytesIO()
+    moment, length = time(1, 2, 3, 4000), timedelta(hours=25)
+    pq.write_table(pa.table({"t": [moment, None], "d": pa.array([length, None], pa.duration("us"))}), sink)
+    parsed = parse_columnar([PackedFile(0, "a.parquet", sink.getvalue())], FileFormat("parquet"), texts)
+    assert parsed.rows.select(["t", "d"]).to_pylist() == [
+        {"t": "01:02:03.004000", "d": "1 day, 1:00:00"},
+        {"t": None, "d": None},
+    ]
+    some = uuid.uuid4()
+    fields = [
+        {"name": "u", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "t", "type": {"type": "long", "logicalType": "time-micros"}},
+    ]
+    avro = io.BytesIO()
+    fastavro.writer(avro, {"type": "record", "name": "r", "fields": fields}, [{"u": some, "t": moment}])
+    parsed = parse_columnar([PackedFile(0, "a.avro", avro.getvalue())], FileFormat("avro"), texts)
+    assert parsed.rows.select(["t", "u"]).to_pylist() == [{"t": "01:02:03.004000", "u": str(some)}]
+    assert parsed.rows[RESCUED].null_count == 1

@@ -17,6 +17,7 @@ from oncelake.model.arrivals import Waiting, WaitingBatch
 from oncelake.model.contracts import Pins, Reading
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval
+from oncelake.sources.arrivals.clean_up import refuse_tables
 from oncelake.sources.arrivals.contents import Contents, reopen_copies
 from oncelake.sources.arrivals.discovery import Discovery, discover
 from oncelake.sources.arrivals.known_files import Difference, KnownFiles, cached_through, may_be_due
@@ -56,6 +57,8 @@ class Backlog:
     @classmethod
     def of(cls, source: ArrivingFiles, reading: Reading) -> Backlog:
         """Return the backlog of a source; nothing is read yet."""
+        if source.archive is not None:
+            refuse_tables(reading, source.archive)
         return cls(source, reading, Manifests(folder_of(reading)))
 
     def waiting(self, done: int | None) -> Waiting:

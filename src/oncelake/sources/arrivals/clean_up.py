@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from oncelake.errors import BadDeclaration
 from oncelake.sources.arrivals.current_files import full_path, stamps
 from oncelake.storage.objects import replace_file, storage
 from oncelake.storage.options import arrow_file_system
 from oncelake.storage.paths import is_local, local_path
 
 if TYPE_CHECKING:
+    from oncelake.model.contracts import Reading
     from oncelake.sources.arrivals.backlog import Backlog
 
 _PROGRESS = "cleaned.json"
@@ -77,6 +79,18 @@ def _clean(backlog: Backlog, files: pa.Table) -> int:
             _remove(place, _archived(backlog, path))
             count += 1
     return count
+
+
+def refuse_tables(reading: Reading, archive: str) -> None:
+    """Refuse an archive inside a table: a vacuum of the table would delete it."""
+    lake, folder = reading.lake, posixpath.normpath(reading.lake.file(archive))
+    targets = (posixpath.normpath(lake.table(pattern.target).path) for pattern in reading.writes)
+    inside = any(f"{folder}/".startswith(f"{path}/") for path in targets)
+    parents = [local_path(folder), *local_path(folder).parents] if is_local(folder) else []
+    if inside or any((parent / "_delta_log").is_dir() for parent in parents):
+        raise BadDeclaration(
+            where=reading.where, problem=f"archive={archive!r} lies in a table, whose vacuum would delete it"
+        )
 
 
 def _archived(backlog: Backlog, path: str) -> str | None:

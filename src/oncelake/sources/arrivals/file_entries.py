@@ -20,13 +20,18 @@ def file_entries(backlog: Backlog, done: int | None) -> Iterator[FileEntry]:
     _, found = backlog.look()
     changed = set(found.changed["path"].to_pylist())
     recorded = set(backlog.manifests.recorded())
-    replaced = _replaced(backlog, done)
+    replaced, retried = _replaced(backlog, done), _retried(backlog)
     for number in backlog.manifests.numbers():
         waits = done is None or number > done
         outcomes = backlog.manifests.outcomes(number) if number in recorded and not waits else None
-        files = backlog.manifests.load(number).files if outcomes is None else outcomes
-        for row in files.to_pylist():
+        manifest = backlog.manifests.load(number)
+        origins = manifest.facts.get("origins", {})
+        for row in (manifest.files if outcomes is None else outcomes).to_pylist():
+            # Rows that are retried are in files of ours; what is shown is the file that they came from.
+            row["path"] = origins.get(row["path"], row["path"])
             state = "frozen" if waits else row.get("state") or "done"
+            if (number, row["path"]) in retried and state == "quarantined":
+                state = "retried"
             if replaced.get(row["path"], -1) > number:
                 state = "replaced"
             yield _entry(row, "changed" if row["path"] in changed and state == "done" else state, number)
@@ -41,6 +46,12 @@ def _replaced(backlog: Backlog, done: int | None) -> dict[str, int]:
         if manifest.facts.get("replaces"):
             found |= dict.fromkeys(manifest.files["path"].to_pylist(), manifest.number)
     return found
+
+
+def _retried(backlog: Backlog) -> set[tuple[int, str]]:
+    """Return the batches and files of which a later batch is a retry."""
+    manifests = backlog.manifests.load_all(backlog.manifests.numbers())
+    return {(batch, file) for manifest in manifests for batch, file, *_ in manifest.facts.get("retries", [])}
 
 
 def _rows(files: pa.Table) -> Iterator[dict[str, Any]]:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from oncelake.delta.conflicts import TableChanged
+from oncelake.delta.conflicts import TableChanged, one_line
+from oncelake.errors import BadDeclaration
 from oncelake.model.arrivals import CountedRead
 from oncelake.model.contracts import Pins, Reading
 from oncelake.model.slices import Slice
@@ -151,13 +153,21 @@ class BatchRead(CountedRead):
         if fitting.rows:
             parts.append(self._passed_rows(fitting, pinned))
         rows = reduce(lambda one, other: one.unionByName(other), parts)
-        kept = None if self.source.where is None else rows.where(self.source.where)
+        kept = None if self.source.where is None else self._filter(rows, self.source.where)
         account = Account.of(counts, kept, self.files, self.pins, pinned.version, copies)
         account.check(self.reading)
         bad = records.where(F.col(KIND) == BAD_ROW)
         write_quarantine(bad, self._origins, self.reading, self.pins["manifest"], account.quarantined)
         given = (rows if kept is None else kept).select(*self._columns(pinned))
         return given, account, held_back(self.source, pinned, found.drift)
+
+    def _filter(self, rows: DataFrame, where: str) -> DataFrame:
+        """Return the rows that the declaration does not filter; raise BadDeclaration if Spark cannot read it."""
+        try:
+            return rows.where(where)
+        except AnalysisException as error:
+            problem = f"where={where!r} is not a condition on the columns of the files: {one_line(error)}"
+            raise BadDeclaration(where=self.reading.where, problem=problem) from error
 
     def _fitting(self, entries: pa.Table, footers: Mapping[int, Footer], pinned: PinnedSchema) -> FittingFiles:
         """Return the large files whose rows are passed on to the write."""

@@ -1,7 +1,7 @@
 """The batches of one restatement, of which all are frozen or none.
 
 All of them are in one file, which is written first. The manifest of each names that file, and its own place in it. Nothing else is
-frozen after a manifest whose restatement is not whole: whoever comes next freezes the rest before. So a kill between two batches
+frozen after a manifest whose restatement is not whole: the next runner freezes the rest first. So a kill between two batches
 leaves no older rows over newer ones.
 """
 

@@ -127,6 +127,10 @@ def _to_decimal(array: pa.Array, type_: pa.DataType) -> Cast:
 def _to_string(array: pa.Array, type_: pa.DataType) -> Cast:
     if pa.types.is_string(array.type):
         return array, None
+    if pa.types.is_time(array.type):
+        return array.cast(type_), None
+    if pa.types.is_duration(array.type):
+        return _each(array, type_, lambda value: (str(value), None))
     return _each(array, type_, _decode) if pa.types.is_binary(array.type) else _refuse(array, type_)
 
 

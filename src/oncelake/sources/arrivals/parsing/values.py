@@ -6,9 +6,11 @@ import base64
 import binascii
 import math
 from collections.abc import Callable, Mapping, Sequence
+from datetime import time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -45,6 +47,8 @@ Converter = Callable[[Any], Converted]
 
 # What JSON has beside text. Strings are no numbers of ours: those are `Number`.
 _JSON = (Number, bool, dict, list)
+# What Avro has, and no type of Delta.
+_WRITTEN_AS_TEXT = (UUID, time, timedelta)
 _TRUTH = {"true": True, "false": False}
 
 
@@ -108,6 +112,8 @@ def _string(value: Any) -> Converted:
     if isinstance(value, _JSON):
         # What is no text is kept as it was spelled, as Spark does.
         return (str(value) if isinstance(value, Number) else dump(value)), None
+    if isinstance(value, _WRITTEN_AS_TEXT):
+        return str(value), None
     if not is_text(value):
         return None, f"{_kind(value)}, not text"
     if not value.isascii():
