@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from oncelake.storage.listing import stat_remote
+from oncelake.storage.listing import readable, stat_remote
 from oncelake.storage.paths import is_local
 
 
@@ -41,7 +41,8 @@ def full_path(path: str, root: str) -> str:
 def stamps(paths: list[str]) -> list[tuple[int, int] | None]:
     """Return size and modification time of files as they are now; None for one that is not there."""
     if not all(map(is_local, paths)):
-        return stat_remote(paths)
+        with readable(posixpath.dirname(paths[0])):
+            return stat_remote(paths)
     # Not as Path objects, which cost more than the call.
     return [_local_stamp(path.removeprefix("file://")) for path in paths]
 
