@@ -15,7 +15,7 @@ _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")  # noqa: S108  they are wh
 def place_problem(folder: str, lake: str, tables: Mapping[str, str]) -> str | None:
     """Return why the checkpoint of a stream may not lie in a folder, or None. Tables are given by name, with their paths."""
     if is_local(folder) and not is_local(lake):
-        return f"it is on this machine, and the lake is not ({lake}): another machine would begin anew"
+        return f"it is on this machine, and the lake is not ({lake}): another machine would start from the beginning"
     if _is_temporary(folder) and not _is_temporary(lake):
         return "it is in a temporary folder, which is emptied by others, and the lake is not"
     for name, path in sorted(tables.items()):

@@ -304,7 +304,7 @@ def recreated(pipeline: Pipeline, state: StreamState, reading: Reading) -> Strea
     if other is None:
         return None
     facts = {"pipeline": pipeline.name, "where": pipeline.where, "what": f"topic {other}"}
-    return StreamChanged(before=f"another one (id {before[other]})", now=f"created anew (id {now[other]})", **facts)
+    return StreamChanged(before=f"another one (id {before[other]})", now=f"created again (id {now[other]})", **facts)
 
 
 def record_source_ids(pipeline: Pipeline, state: StreamState, reading: Reading) -> None:

@@ -72,7 +72,7 @@ class _Attempt:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     def commit(self) -> SplitRange | None:
-        """Commit what is not done, under the locks of its targets; frames are built anew for every retry."""
+        """Commit what is not done, under the locks of its targets; frames are built again for every retry."""
         first = [self._pins()]
         # Before the lock: it notes the JVMs there are when it is taken, and one it does not know of outlives a kill unseen.
         grid = self.pipeline.grid
@@ -89,7 +89,7 @@ class _Attempt:
             return commit_once(act, self._claim(describe_session(session)), self.context.lock_timeout)
 
     def fail(self, error: OncelakeError) -> None:
-        """Give every work without an outcome the error's, with what is committed for whoever reads it."""
+        """Give every work without an outcome the error's, with what is committed for the reader."""
         for work in self.works:
             if work.target not in self.outcomes:
                 self.outcomes[work.target] = failure_of(work, error, self._committed(work))
@@ -256,7 +256,7 @@ class _Attempt:
         return commit_state(work, self.context.lake.table(work.target))
 
     def _committed(self, work: Work) -> str:
-        """Return what is committed, for whoever reads the error."""
+        """Return what is committed, for the reader of the error."""
         try:
             state = self._state(work)
         except (OncelakeError, OSError):

@@ -58,7 +58,7 @@ class Declared(Protocol):
 class Claim:
     """What the retry loop holds and tells: the tables, what is done to them, and what to type if they stay busy.
 
-    `done` says that waiting for a lock is pointless, because somebody else has committed the work.
+    `done` says that waiting for a lock is pointless, because another runner has committed the work.
     """
 
     tables: Sequence[Table]
@@ -73,7 +73,7 @@ class Claim:
 
 
 class Retryable(Exception):
-    """The log says that a work is not done, and a retry may help: every frame is built anew."""
+    """The log says that a work is not done, and a retry may help: every frame is built again."""
 
 
 class Conflict(Retryable):
@@ -240,7 +240,7 @@ def reapply_marker(marker: Marker, log: Log) -> Marker:
 
 
 def hold(claim: Claim, held: ExitStack, lock_timeout: float) -> None:
-    """Take the lock of every table, always in the same order; stop waiting when somebody else has done the work."""
+    """Take the lock of every table, always in the same order; stop waiting when another runner has done the work."""
     for table in sorted(claim.tables, key=lambda table: table.name):
         try:
             held.enter_context(table.lock(lock_timeout, claim.done, claim.doing, claim.session))

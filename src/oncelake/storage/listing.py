@@ -73,7 +73,7 @@ def text_lines(path: str, encoding: str) -> Iterator[str]:
 
 
 def first_bytes(path: str, count: int) -> bytes:
-    """Return at most so many bytes from the beginning of a file, expanded if it is compressed."""
+    """Return the first bytes of a file, at most `count`, expanded if it is compressed."""
     with _open_expanded(path) as stream:
         found: bytes = stream.read(count)
     return found

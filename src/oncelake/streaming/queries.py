@@ -172,7 +172,7 @@ class StreamQuery:
                 outcomes = self._write(frame, int(number))
             except Exception:
                 raise
-            except BaseException as raised:  # noqa: BLE001  it is raised again by whoever waits for the query
+            except BaseException as raised:  # noqa: BLE001  it is raised again where the query is waited for
                 self._raised = raised
                 raise BatchFailed("the process ends") from None
             self.outcomes += outcomes

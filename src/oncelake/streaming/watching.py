@@ -108,9 +108,9 @@ class StreamWatch:
             ended = stream.query.ended()
         except Exception as error:  # noqa: BLE001  whatever ended it, it is started again
             found = error_of_stream(error, stream.pipeline)
-            told = self._take(stream)
+            outcomes = self._take(stream)
             stream.query = None
-            if any(outcome.error for outcome in told):
+            if any(outcome.error for outcome in outcomes):
                 self._back_off(stream)
             else:
                 self._fail(stream, found)

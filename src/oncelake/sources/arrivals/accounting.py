@@ -110,7 +110,7 @@ class Copies(NamedTuple):
 
 
 def count_fitting(counts: pa.Table, fitting: Mapping[int, int]) -> pa.Table:
-    """Return the counts with those of files whose rows are passed on: so many as were found in each, or the write fails."""
+    """Return the counts with those of files whose rows are passed on: as many as were found in each, or the write fails."""
     found = [{INDEX: file, "read": rows, "rows": rows} for file, rows in fitting.items()]
     zeros = dict.fromkeys(_COUNTED, 0)
     schema = pa.schema({INDEX: pa.int64(), **dict.fromkeys(_COUNTED, pa.int64()), "hash": pa.string()})

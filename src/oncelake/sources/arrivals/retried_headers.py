@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oncelake.model.arrivals import QuarantinedRow
     from oncelake.sources.arrivals.backlog import Backlog
 
-# A header is looked for in so many bytes.
+# Where a header is looked for: in the first bytes of a file.
 _HEAD = 1 << 20
 
 Place = tuple[int, str]

@@ -84,7 +84,7 @@ def work_list(
 
 
 def tasks_for(size: int | None) -> int:
-    """Return over how many tasks so many bytes are spread; 0 if that is left to Spark."""
+    """Return over how many tasks an amount of bytes is spread; 0 if that is left to Spark."""
     return -(-size // TASK_BYTES) if size and size > TASK_BYTES else 0
 
 

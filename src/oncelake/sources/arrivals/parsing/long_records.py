@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from oncelake.sources.arrivals.parsing.records import BAD, FILE, LINE, Parsed
 
-# A longer record is no row, and of its text so many bytes are kept.
+# The length of the longest record that becomes a row, and how much is kept of the text of a longer one.
 MAX_RECORD_BYTES, KEPT_BYTES = 16 << 20, 64 << 10
 # What a record of text may come to as a row: numbers of one digit are eight bytes each.
 MAX_ROW_BYTES = 4 * MAX_RECORD_BYTES
@@ -39,7 +39,7 @@ def cut_raw(raw: bytes | None, reason: str) -> tuple[bytes | None, str]:
 
 
 def why_too_long(length: int) -> str:
-    """Return the reason for a record of so many bytes."""
+    """Return the reason for a record of this length."""
     return f"{_TOO_LONG}{length:,} bytes, and the limit of a row is {MAX_RECORD_BYTES:,}"
 
 
