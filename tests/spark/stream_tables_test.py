@@ -82,6 +82,8 @@ def test_behind_a_merge_the_change_feed_is_read(lake):
     assert lake.rows("gold", "id", "amount") == [(1, 1), (2, 5), (3, 5)]
     notes = " ".join(project.plan().notes)
     assert "silver is written by merge, so its change feed is read" in notes
+    (status,) = (each for each in project.status() if each.pipeline == "gold")
+    assert (status.stream.lag, status.stream.unit) == (0, "versions")
 
 
 def test_an_aggregate_over_a_stream_keeps_state(lake):

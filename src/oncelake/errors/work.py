@@ -142,7 +142,7 @@ class CannotRestate(WorkFailed):
 
     code = "cannot_restate"
     says = "cannot restate {slice}: {pipeline} appends to {target}, so its rows would be written twice"
-    hint = "oncelake history {target}"
+    hint = "name the pipelines to restate without {pipeline}, then compute its table again: oncelake rebuild {target}"
 
 
 class BatchesNotRedone(WorkFailed):

@@ -19,6 +19,8 @@ from oncelake.spark.sql import identifier
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from oncelake.delta.log import TableLog
+
 FEED = "delta.enableChangeDataFeed"
 
 
@@ -114,9 +116,11 @@ class ChangesSource(StreamDefaults):
         if position.get("reservoirId") != log.metadata.get("id"):
             return Lag(None, "versions", f"{self.name} was dropped and created again")
         first = int(position["reservoirVersion"])
-        # An index within a version: the rest of it waits.
-        begun = position.get("isStartingVersion") or int(position.get("index", -1)) >= 0
-        return Lag(max(log.version + 1 - first, int(bool(begun))), "versions")
+        if position.get("isStartingVersion"):
+            return Lag(max(log.version + 1 - first, 1), "versions")
+        return Lag(
+            max(log.version + 1 - first - int(_is_read(log, first, int(position.get("index", -1)))), 0), "versions"
+        )
 
     def source_ids(self, reading: Reading) -> Mapping[str, str]:  # noqa: ARG002  the contract
         """Return nothing: Delta itself refuses the offsets of another table."""
@@ -130,3 +134,14 @@ class ChangesSource(StreamDefaults):
         """Return how the table is read, and why."""
         how = "its change feed" if self.feed else "its appended rows"
         return [self.why if self.why != "declared" else f"{self.name} is read by {how}"]
+
+
+def _is_read(log: TableLog, version: int, index: int) -> bool:
+    """Return whether a position is at the last file of a version: with files of changes, Delta stops there instead of before the next one."""
+    if index < 0 or version > log.version:
+        return False
+    try:
+        count = sum(1 for _ in log.entry(version).actions("cdc"))
+    except OncelakeError:
+        return False
+    return 0 < count <= index + 1
