@@ -5,6 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from oncelake.storage import options
+
 SPARK = {"pyspark", "py4j", "delta"}
 
 
@@ -30,3 +32,9 @@ def pytest_make_collect_report(collector):
 def _no_spark():
     with no_spark():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch):
+    """A store's settings are kept for the process: those of the test before may name a server that has stopped."""
+    monkeypatch.setattr(options, "_settings", {})

@@ -21,7 +21,7 @@ from oncelake.sources.arrivals.manifests import (
     decode_files,
     encode_files,
 )
-from oncelake.storage import conditional, options
+from oncelake.storage import conditional
 from support.s3 import LOST_ANSWER, REGION, UNCONDITIONAL, new_bucket, proxy, s3_server
 
 ODD = [
@@ -300,7 +300,6 @@ def server():
 def front(server, monkeypatch):
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(options, "_settings", {})
     monkeypatch.setattr(conditional, "_found", {})
     with proxy(server) as made:
         made.folder = f"s3a://{new_bucket(server)}/lake/_oncelake/arrivals/order items"
