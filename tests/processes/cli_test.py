@@ -144,6 +144,14 @@ def test_no_pyspark_is_imported_where_there_is_no_work(root, arguments):
     assert done.stderr.splitlines()[-1] == "[]"
 
 
+def test_what_is_left_of_libraries_cannot_abort_a_command_that_started_no_spark(tmp_path):
+    """Threads of Arrow and delta-rs abort a process at times while the interpreter ends; here it always happens."""
+    aborts = "import atexit, os\nimport pyspark.sql\natexit.register(os.abort)\n"
+    root = make_project(tmp_path, aborts + PIPELINES)
+    done = oncelake("status", "--json", root=root)
+    assert (done.returncode, json.loads(done.stdout)["pipelines"][0]["pipeline"]) == (0, "orders")
+
+
 def test_a_machine_without_java_is_told_what_to_install(root, tmp_path):
     done = oncelake("run", "--date", DAYS[2], "--json", root=root, PATH=str(tmp_path), JAVA_HOME="")
     work = json.loads(done.stdout)["works"][0]

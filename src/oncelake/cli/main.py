@@ -323,9 +323,17 @@ def main() -> None:
     try:
         cli(prog_name="oncelake", complete_var="_ONCELAKE_COMPLETE")
     except SystemExit as ended:
-        if "pyspark" not in sys.modules and isinstance(ended.code, int | None):
+        if isinstance(ended.code, int | None) and not _has_spark():
             _leave(ended.code or 0)
         raise
+
+
+def _has_spark() -> bool:
+    """Return whether this process has started a JVM or a Connect session, which have an end of their own to come."""
+    context, connect = (sys.modules.get(f"pyspark.{name}") for name in ("core.context", "sql.connect.session"))
+    has_jvm = context is not None and context.SparkContext._gateway is not None  # noqa: SLF001  nothing public says it
+    has_client = connect is not None and connect.SparkSession._default_session is not None  # noqa: SLF001
+    return has_jvm or has_client
 
 
 def _leave(code: int) -> None:
