@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ _TINY = {
     pa.float32(): re.compile(rb"[:,\[ \t]-?[0-9.]+[eE]-[0-9]{2}"),
     pa.float64(): re.compile(rb"[:,\[ \t]-?[0-9.]+[eE]-[0-9]{3}"),
 }
+# A text like "08001", which Arrow reads as a decimal, without its zero; and what may be such a text in other letters.
+_PADDED = re.compile(rb'"[+-]?0[0-9][0-9.eE+-]*"|\\u00[23]')
 # Integers up to here are exact in the type; numbers beyond may be infinite, or integers that were rounded.
 _EXACT_BELOW = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
 _SAME = {pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string()}
@@ -59,7 +62,7 @@ class ArrowReader:
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n")
         lines = [text.count(b"\n") + 1 for text in texts]
-        if not _is_plain(data, sum(lines)):
+        if not _is_plain(data, sum(lines)) or (self._has_decimals and _PADDED.search(data)):
             return None
         try:
             table = self._read(data)
@@ -69,6 +72,10 @@ class ArrowReader:
         except (pa.ArrowException, ValueError):  # Arrow's own errors are a mixture of both
             return None
         return self._parsed(columns, pieces, lines) if None not in columns else None
+
+    @cached_property
+    def _has_decimals(self) -> bool:
+        return any(pa.types.is_decimal(type_) for type_ in self.read_types.types)
 
     def _read(self, data: bytes) -> pa.Table:
         return pa.json.read_json(
