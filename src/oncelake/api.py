@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from oncelake.declare.catalog_tables import catalog_tables, refuse_own_targets
 from oncelake.declare.graph import former_names, sort_upstream_first
 from oncelake.declare.loading import load_project
 from oncelake.declare.pipelines import Pipeline
 from oncelake.declare.settings import Settings
-from oncelake.delta.catalog import PREFIX, known_locations, locate
+from oncelake.delta.catalog import known_locations, locate
 from oncelake.delta.tables import Lake, reaching, require_log
 from oncelake.errors import BadDeclaration, UnknownTarget
 from oncelake.errors.base import did_you_mean
@@ -102,9 +103,8 @@ class Project(StreamCommands):
         lake, root, checkpoints = settings.lake, str(settings.root), settings.checkpoints
         self.lake = Lake(lake, root, formerly=formerly, remote=remote, checkpoints=checkpoints)
         use_settings(settings.lake, settings.store)
-        if names := self._catalog_tables():
-            known = known_locations(self.lake.path)
-            self.lake = self.lake.place({name: known[name] for name in names & known.keys()})
+        if names := catalog_tables(pipelines.values()):
+            self._place_catalog({name: path for name, path in known_locations(lake).items() if name in names})
 
     def plan(self, *names: str, **options: Unpack[RunOptions]) -> Plan:
         """Return what `run` would do, and why. `end` is exclusive."""
@@ -320,16 +320,17 @@ class Project(StreamCommands):
     def _reads_kafka(self) -> bool:
         return any("kafka" in p.stream.stream_identity for p in self.pipelines.values() if p.stream)
 
-    def _catalog_tables(self) -> set[str]:
-        """Return the tables that are read by their names in the session's catalog."""
-        return {name for p in self.pipelines.values() for name in p.reads_tables if name.startswith(PREFIX)}
+    def _place_catalog(self, locations: Mapping[str, str]) -> None:
+        """Read tables of the session's catalog at these paths."""
+        self.lake = self.lake.place(locations)
+        refuse_own_targets(self.pipelines.values(), self.lake, self.settings.register)
 
     def _plan(self, request: Request, failed: Mapping[str, list[Interval]] | None = None) -> Plan:
         # Faults of usage are found before anything is read.
         scope_pipelines(self.pipelines, request)
-        if unknown := self._catalog_tables() - self.lake.elsewhere.keys():
-            self.lake = self.lake.place(locate(self.session(), sorted(unknown), self.lake.path))
         chosen = select_pipelines(self.pipelines, request.names)
+        if unknown := catalog_tables(chosen) - self.lake.elsewhere.keys():
+            self._place_catalog(locate(self.session(), sorted(unknown), self.lake.path))
         known = read_lake_state(self.pipelines, chosen, self.lake, request, failed or {})
         return make_plan(self.pipelines, known, request, self._identity())
 

@@ -5,7 +5,8 @@ import uuid
 import pytest
 
 import oncelake as once
-from oncelake.errors import BadDeclaration, NotInCatalog
+from oncelake.delta.catalog import locate
+from oncelake.errors import BadDeclaration, BadSettings, NotInCatalog, SourceUnreadable
 from oncelake.testing import RecordingListener
 from support.lakes import DAYS, ids, land_days, make_project
 
@@ -22,6 +23,7 @@ from pyspark.sql import functions as F
 def orders(files):
     return files.withColumn("at", F.to_timestamp("at"))
 """
+_JDBC = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
 READER = """
 import oncelake as once
 
@@ -56,8 +58,44 @@ def test_a_registered_target_is_known_by_name(tmp_path, spark, schema, register)
 
 
 def test_a_target_that_is_not_named_is_not_registered(tmp_path, spark, schema):
-    assert once.open(orders(tmp_path, schema, "[other.table]"), spark=spark).run(date=DAYS[0]).outcome == "done"
+    root = orders(tmp_path, schema, "[gold.copy]")
+    (root / "pipelines.py").write_text(PIPELINES.format(schema=schema) + READER.format(schema="other"))
+    assert once.open(root, spark=spark).run("orders", date=DAYS[0]).outcome == "done"
     assert not spark.catalog.databaseExists(schema)
+
+
+def test_a_table_that_nobody_writes_is_not_registered_in_silence(tmp_path, schema):
+    with pytest.raises(BadSettings, match=r"nope\.t.*which no pipeline writes"):
+        once.open(orders(tmp_path, schema, "[nope.t]"))
+
+
+@pytest.mark.parametrize("register", ["true", "['{}.orders']", "false"])
+def test_a_target_of_the_project_is_not_read_by_its_name_in_the_catalog(tmp_path, spark, schema, register):
+    """Its reader would not wait for its writer, and would not be restated with it."""
+    root = orders(tmp_path, schema, "true")
+    once.open(root, spark=spark).run(date=DAYS[0])
+    text = PIPELINES.format(schema=schema) + READER.format(schema=schema)
+    orders(tmp_path, schema, register.format(schema))
+    (root / "pipelines.py").write_text(text)
+    with pytest.raises(BadDeclaration, match=f"read it as once.table..{schema}.orders"):
+        once.open(root, spark=spark).plan()
+
+
+def test_an_unknown_name_stops_only_those_who_read_it(tmp_path, spark, schema):
+    root = orders(tmp_path, schema, "false")
+    (root / "pipelines.py").write_text(PIPELINES.format(schema=schema) + READER.format(schema="other"))
+    assert once.open(root, spark=spark).run("orders", date=DAYS[0]).outcome == "done"
+    with pytest.raises(NotInCatalog, match=r"other\.orders"):
+        once.open(root, spark=spark).run("copy")
+
+
+def test_a_catalog_that_does_not_answer_is_not_a_table_that_is_not_there(tmp_path, spark):
+    """The catalog is a database that is not there."""
+    gone = {"": _JDBC, ".url": "jdbc:derby:/nowhere", ".driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver"}
+    for key, value in gone.items():
+        spark.conf.set(f"spark.sql.catalog.gone{key}", value)
+    with pytest.raises(SourceUnreadable, match="the catalog does not answer"):
+        locate(spark, ["catalog.gone.silver.orders"], str(tmp_path))
 
 
 def test_a_name_that_is_taken_is_said_and_the_write_is_not_touched(tmp_path, spark, schema):

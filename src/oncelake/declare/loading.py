@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from oncelake.declare.catalog_tables import check_registered
 from oncelake.declare.graph import sort_upstream_first
 from oncelake.declare.pipelines import Pipeline, Schedule, build, collect_pipelines
 from oncelake.declare.settings import FILE, Settings, read_settings
@@ -74,6 +75,7 @@ def load_project(root: Path, profile: str | None, sources: Vocabulary, patterns:
         _load_entries(settings, loading)
     if not loading.found:
         raise BadSettings(where=settings.at("pipelines"), problem="no pipelines are declared")
+    check_registered(loading.found, settings.register, settings.at("register"))
     return LoadedProject(settings, sort_upstream_first(loading.found))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from oncelake.delta.conflicts import one_line
-from oncelake.errors import NotInCatalog
+from oncelake.errors import NotInCatalog, OncelakeError, SourceUnreadable
 from oncelake.spark.sql import identifier
 from oncelake.storage.objects import storage, write_file
 from oncelake.storage.paths import INTERNAL
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PREFIX = "catalog."
+# The beginnings of the SQLSTATE of errors that say what is wrong with a name: no such table, or one of another kind.
+_NOT_THERE = ("42", "0A")
 _FILE = f"{INTERNAL}/catalog.json"
 
 
@@ -33,7 +35,7 @@ def register(session: SparkSession, name: str, path: str, warn: Callable[[str], 
     try:
         session.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         session.sql(f"CREATE TABLE IF NOT EXISTS {schema}.{table} USING delta LOCATION {_text(path)}")
-        if _same(found := _location(session, f"{schema}.{table}"), path):
+        if is_same_place(found := _location(session, f"{schema}.{table}"), path):
             return
         warn(f"{name} is not registered: the catalog has a table of that name at {found}")
     except Exception as error:  # noqa: BLE001  no metastore, no rights: the table itself is written all the same
@@ -57,10 +59,20 @@ def locate(session: SparkSession, names: Iterable[str], lake: str) -> dict[str, 
         try:
             found[name] = _location(session, quoted)
         except Exception as error:
-            raise NotInCatalog(table=name, problem=one_line(error)) from error
+            raise _fault(name, error) from error
     known = {**known_locations(lake), **found}
     write_file(lake, _FILE, json.dumps(known, indent=1, sort_keys=True).encode())
     return known
+
+
+def _fault(name: str, error: Exception) -> OncelakeError:
+    """Return what is wrong if the catalog gives no path: there is no such table, or the catalog does not answer."""
+    from pyspark.errors import PySparkException
+
+    state = error.getSqlState() if isinstance(error, PySparkException) else None
+    if isinstance(error, ValueError) or (state or "").startswith(_NOT_THERE):
+        return NotInCatalog(table=name, problem=one_line(error))
+    return SourceUnreadable(path=name, problem=f"the catalog does not answer: {one_line(error)}")
 
 
 def _location(session: SparkSession, quoted: str) -> str:
@@ -71,7 +83,8 @@ def _location(session: SparkSession, quoted: str) -> str:
     return re.sub("^file:/+", "/", row["location"])
 
 
-def _same(found: str, path: str) -> bool:
+def is_same_place(found: str, path: str) -> bool:
+    """Return whether a path that the catalog gave is that of a table."""
     return found.rstrip("/") == path.removeprefix("file://").rstrip("/")
 
 
