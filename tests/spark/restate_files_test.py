@@ -146,3 +146,14 @@ def test_a_retried_row_wins_and_that_is_said(arriving, landing):
     p.retry_quarantine("events", listener=listener)
     assert any("retried rows are written last: in bronze they replace" in str(event) for event in listener.events)
     assert table(p, "bronze", "k", "v") == [("a", "é"), ("b", "x")]
+
+
+def test_rows_of_a_retry_that_failed_again_are_no_files_that_are_gone(arriving, landing):
+    p = arriving(events(provenance="file", schema="id long"))
+    drop(landing, "a.json", {"id": 1}, '{"id": 2,}')
+    p.run()
+    p.retry_quarantine("events")
+    listener = RecordingListener()
+    p.restate("events", start="2020-01-01", end="2100-01-01", listener=listener)
+    assert table(p, "bronze", "id") == [(1,)]
+    assert not any("no longer there" in str(event) for event in listener.events)

@@ -1,5 +1,6 @@
 """What plans and `status` say of inputs, keys and the ledger; odd folders; which files a pinned version needs."""
 
+import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from oncelake.listeners.ledger import DeltaLedger
 from oncelake.model.events import RunEnded, RunPlanned, WorkEnded
 from oncelake.model.markers import marker
 from oncelake.model.names import lake_path
+from oncelake.model.slices import Whole
 from oncelake.model.work import FAILED, Outcome, Plan, Request, Work
 from oncelake.planning.inputs import LakeState
 from oncelake.planning.plan import make_plan
@@ -103,6 +105,26 @@ def test_a_warning_about_an_input_is_printed_once_for_several_targets(tmp_path, 
     assert [len(status.warnings) for status in statuses] == [1, 1]
     Output(as_json=False).status(statuses, find_environment(project.settings))
     assert capsys.readouterr().out.count("without at") == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "step"),
+    [
+        ("done, but stale: its code changed", "run hours --stale"),
+        ("done, but stale: its code changed; append cannot be restated", "rebuild t"),
+        ("done, but stale: its code changed; redone in the order of time only: oncelake rebuild t", "rebuild t"),
+    ],
+)
+def test_the_step_after_stale_rows_is_one_that_redoes_them(tmp_path, capsys, reason, step):
+    from oncelake.cli.output import Output
+    from oncelake.operations.environment import find_environment
+
+    write_commit(tmp_path / "raw", 0, add(1, with_nulls(0)))
+    project = once.Project.of(daily(), lake=tmp_path)
+    (status,) = project.status(now=NOW)
+    stale = dataclasses.replace(status, pipeline="hours", target="t", stale=((Whole(), reason),))
+    Output(as_json=False).status([stale], find_environment(project.settings))
+    assert f"next: oncelake {step}\n" in capsys.readouterr().out
 
 
 def test_null_time_is_report_or_refuse_and_needs_a_time():

@@ -208,7 +208,8 @@ class Output:
                 f"pending: {target}: {_format_ranges(status.pending)}: restate requested, not done yet\n{next_run}"
             )
         for reason, intervals in _group_by_reason(status.stale):
-            self.say(f"stale: {target}: {_format_ranges(intervals)}: {reason}\n{next_run} --stale")
+            redo = f"  next: oncelake rebuild {target}" if _only_rebuilt(reason, target) else f"{next_run} --stale"
+            self.say(f"stale: {target}: {_format_ranges(intervals)}: {reason}\n{redo}")
         for failure in status.failed:
             self.say(f"failed: {target}: {failure.slice}: {failure.problem}\n  next: {failure.next}")
 
@@ -272,6 +273,11 @@ class Output:
         widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
         for row in (header, *rows):
             self.say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _only_rebuilt(reason: str, target: str) -> bool:
+    """Return whether stale rows cannot be redone by themselves, as their reason says."""
+    return reason.endswith((f"oncelake rebuild {target}", "cannot be restated"))
 
 
 def _group_by_reason(stale: Sequence[tuple[Slice, str]]) -> list[tuple[str, list[Slice]]]:

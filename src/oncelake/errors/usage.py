@@ -137,10 +137,10 @@ class BadVersion(UsageError):
 
 
 class NothingToRestate(UsageError):
-    """The range was never processed, so it cannot be restated."""
+    """Nothing of the range is in the targets, so it cannot be restated."""
 
     code = "nothing_to_restate"
-    says = "{pipeline} has not processed any of {slice}, so there is nothing to restate"
+    says = "nothing to restate: {pipeline} has not processed any of {slice}, or a later reload replaced its rows"
     hint = "oncelake plan {pipeline}"
 
 

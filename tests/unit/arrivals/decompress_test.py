@@ -105,3 +105,15 @@ def test_file_beyond_the_limit_is_refused_without_expanding_it(suffix):
 def test_other_names_are_as_they_are():
     for name in ("gz", "a.json", "a.gz.json", ""):
         assert expand(name, b"rubbish", LIMIT) == (name, b"rubbish")
+
+
+@pytest.mark.parametrize("flag", [0x20, 0x40, 0x80])
+def test_gzip_with_a_flag_that_is_not_known_is_bad(flag):
+    """It may announce a field, which would be taken for data."""
+    content = bytearray(gzip.compress(LINES))
+    content[3] |= flag
+    assert "not valid gz" in reason_of("a.json.gz", bytes(content))
+
+
+def test_zeros_may_follow_gzip():
+    assert expand("a.gz", gzip.compress(LINES) + bytes(1000), LIMIT)[1] == LINES

@@ -15,6 +15,7 @@ from oncelake.sources.arrivals.manifests import Manifests
 from oncelake.sources.arrivals.packing import split_batches
 from oncelake.sources.arrivals.restated_order import refuse_older
 from oncelake.sources.arrivals.restated_parts import finish_parts, write_parts
+from oncelake.storage.paths import INTERNAL
 
 if TYPE_CHECKING:
     from oncelake.sources.arrivals.backlog import Backlog
@@ -99,6 +100,8 @@ def _chosen(backlog: Backlog, done: int | None) -> Chosen:
     if backlog.source.names_files:
         _refuse_unknown(backlog, batches.filter(taken))
     inside = backlog.in_range(known)
+    # Files of ours, with the rows of a retry, are no files that arrived.
+    inside = inside.filter(pc.invert(pc.match_substring(inside["path"], f"/{INTERNAL}/arrivals/")))
     gone = inside.filter(pc.invert(pc.is_in(inside["path"], value_set=discovery.files["path"])))
     return Chosen(files.filter(taken), batches.filter(taken), tuple(_gone(gone)))
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import bz2
-import gzip
-import io
 import zlib
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
 _CHUNK = 1 << 15
+# Of a gzip file, for zlib.
+_MEMBER = 16 + zlib.MAX_WBITS
 
 
 class BadFile(Exception):
@@ -54,8 +54,20 @@ def _join(chunks: Iterator[bytes], limit: int) -> bytes:
 
 
 def _gzip(content: bytes) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
-        yield from iter(lambda: stream.read(_CHUNK), b"")
+    # Not by Python's GzipFile, which ignores flags that it does not know. Zeros may follow a member.
+    stream, position, given = zlib.decompressobj(_MEMBER), 0, b""
+    while given or position < len(content):
+        if not given:
+            given = content[position : position + _CHUNK]
+            position += len(given)
+        if stream.eof:
+            given = given.lstrip(b"\0")
+            stream = zlib.decompressobj(_MEMBER) if given else stream
+        if given:
+            yield stream.decompress(given, _CHUNK)
+            given = stream.unused_data if stream.eof else stream.unconsumed_tail
+    if not stream.eof:
+        raise EOFError
 
 
 def _zstd(content: bytes) -> Iterator[bytes]:
