@@ -104,6 +104,18 @@ def test_other_encodings_are_read_as_a_whole(tmp_path, small_parts, encoding):
     assert len(rows_of(records(parts.table, FileFormat("json"), SCHEMA))) == 100
 
 
+@pytest.mark.parametrize("mark", [b"\xef\xbb\xbf", b"\xff\xfe"])
+def test_a_mark_in_the_middle_of_a_file_is_not_that_of_a_part(tmp_path, small_parts, mark):
+    """Files that were concatenated have such lines; the marks of other encodings would make another text of a part."""
+    path, fmt, schema = tmp_path / "a.txt", FileFormat("text"), pa.schema({"value": pa.string()})
+    path.write_bytes(b"".join(line.ljust(31, b".") + b"\n" for line in [b"first"] * 9 + [mark + b"next"] * 30))
+    whole = records(entries(path), fmt, schema)
+    parts = work_list(entries(path), fmt, LINES)
+    assert len(parts.table) > 1
+    found = records(parts.table, fmt, schema)
+    assert is_torn(found) or rows_of(found) == rows_of(whole)
+
+
 def test_row_groups_are_the_parts_of_parquet(tmp_path, small_parts):
     path, fmt = tmp_path / "a.parquet", FileFormat("parquet")
     pq.write_table(pa.table({"c": range(1000), "d": ["x"] * 1000}), path, row_group_size=300)

@@ -73,6 +73,11 @@ def marked_encoding(content: bytes) -> str | None:
     return next((name for mark, name in _MARKS if content.startswith(mark)), None)
 
 
+def has_mark(content: bytes) -> bool:
+    """Return whether bytes begin with the mark of an encoding."""
+    return content.startswith(codecs.BOM_UTF8) or marked_encoding(content) is not None
+
+
 def is_utf8(encoding: str | None) -> bool:
     """Return whether an encoding, if one is named, is UTF-8."""
     try:

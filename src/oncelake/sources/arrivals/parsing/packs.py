@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from oncelake.sources.arrivals.parsing.charset import has_mark
 from oncelake.sources.arrivals.parsing.csv_dialect import dialect_of
 from oncelake.sources.arrivals.parsing.csv_fast import ends_with_record
 from oncelake.sources.arrivals.parsing.long_records import MAX_RECORD_BYTES, why_too_long
@@ -224,6 +225,8 @@ def _part(entry: dict[str, Any], content: bytes, start: int, fmt: FileFormat) ->
     if fmt.kind == "csv" and not ends_with_record(content, dialect_of(fmt.options)):
         # The driver asks for the whole file instead.
         return _Read(file, path, None, problem="a quoted text may go beyond this part of the file")
+    if start and not header and has_mark(content):
+        return _Read(file, path, None, problem="this part of the file begins as files of another encoding do")
     if not start or not header:
         return _Read(file, path, content, start)
     return _Read(file, path, header + content if content else b"", start - len(header))
