@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.delta.catalog import PREFIX, is_same_place
-from oncelake.delta.tables import Lake
 from oncelake.errors import BadDeclaration, BadSettings
 from oncelake.errors.base import did_you_mean
+
+# What the name of a table begins with that is read by its name in the catalog.
+PREFIX = "catalog."
 
 
 def catalog_tables(pipelines: Iterable[Pipeline]) -> set[str]:
@@ -16,14 +17,22 @@ def catalog_tables(pipelines: Iterable[Pipeline]) -> set[str]:
     return {name for pipeline in pipelines for name in pipeline.reads_tables if name.startswith(PREFIX)}
 
 
-def refuse_own_targets(pipelines: Iterable[Pipeline], lake: Lake, register: bool | tuple[str, ...]) -> None:
-    """Raise BadDeclaration if a target is read by its name in the catalog: the reader would not wait for its writer."""
+def refuse_own_targets(
+    pipelines: Iterable[Pipeline],
+    path_of: Callable[[str], str],
+    locations: Mapping[str, str],
+    register: bool | tuple[str, ...],
+) -> None:
+    """Raise BadDeclaration if a target is read by its name in the catalog: the reader would not wait for its writer.
+
+    A target has a path in the lake; `locations` are the paths that the catalog gave.
+    """
     pipelines = list(pipelines)
-    targets = {target: lake.table(target).path for pipeline in pipelines for target in pipeline.writes_tables}
+    targets = {target: path_of(target) for pipeline in pipelines for target in pipeline.writes_tables}
     named = {PREFIX + target: target for target in targets if register is True or (register and target in register)}
     for pipeline in pipelines:
         for name in sorted(catalog_tables([pipeline])):
-            if target := named.get(name) or _target_at(lake.elsewhere.get(name), targets):
+            if target := named.get(name) or _target_at(locations.get(name), targets):
                 problem = f"{name} is a target of this project: read it as once.table({target!r}), so that its writer runs first"
                 raise BadDeclaration(where=pipeline.where, problem=problem)
 
@@ -35,6 +44,11 @@ def check_registered(pipelines: Iterable[Pipeline], register: bool | tuple[str, 
         if name not in targets:
             problem = f"register names {name!r}, which no pipeline writes{did_you_mean(name, targets)}"
             raise BadSettings(where=where, problem=problem)
+
+
+def is_same_place(found: str, path: str) -> bool:
+    """Return whether a path that the catalog gave is that of a table."""
+    return found.rstrip("/") == path.removeprefix("file://").rstrip("/")
 
 
 def _target_at(path: str | None, targets: Mapping[str, str]) -> str | None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from oncelake.declare.catalog_tables import PREFIX, is_same_place
 from oncelake.delta.conflicts import one_line
 from oncelake.errors import NotInCatalog, OncelakeError, SourceUnreadable
 from oncelake.spark.sql import identifier
@@ -19,7 +20,6 @@ from oncelake.storage.paths import INTERNAL
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PREFIX = "catalog."
 # The beginnings of the SQLSTATE of errors that say what is wrong with a name: no such table, or one of another kind.
 _NOT_THERE = ("42", "0A")
 _FILE = f"{INTERNAL}/catalog.json"
@@ -81,11 +81,6 @@ def _location(session: SparkSession, quoted: str) -> str:
         raise ValueError(f"it is a {row['format']} table, not a Delta table")
     # Spark writes a path of this machine as file:/data/lake.
     return re.sub("^file:/+", "/", row["location"])
-
-
-def is_same_place(found: str, path: str) -> bool:
-    """Return whether a path that the catalog gave is that of a table."""
-    return found.rstrip("/") == path.removeprefix("file://").rstrip("/")
 
 
 def _text(path: str) -> str:
