@@ -323,10 +323,7 @@ class Project(StreamCommands):
     def _place_catalog(self, locations: Mapping[str, str]) -> None:
         """Read tables of the session's catalog at these paths."""
         self.lake = self.lake.place(locations)
-        lake = self.lake
-        refuse_own_targets(
-            self.pipelines.values(), lambda name: lake.table(name).path, lake.elsewhere, self.settings.register
-        )
+        refuse_own_targets(self.pipelines.values(), self.lake.path_of, self.lake.elsewhere, self.settings.register)
 
     def _plan(self, request: Request, failed: Mapping[str, list[Interval]] | None = None) -> Plan:
         # Faults of usage are found before anything is read.

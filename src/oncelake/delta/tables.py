@@ -113,9 +113,12 @@ class Lake:
         if name not in self._tables:
             if problem := table_name_problem(name):
                 raise BadDeclaration(where=name, problem=problem)
-            path = self.elsewhere.get(name) or posixpath.join(self.path, *name.split("."))
-            self._tables[name] = DeltaTable(name, path, self.path, self.formerly.get(name), self.remote)
+            self._tables[name] = DeltaTable(name, self.path_of(name), self.path, self.formerly.get(name), self.remote)
         return self._tables[name]
+
+    def path_of(self, name: str) -> str:
+        """Return where a table lies."""
+        return self.elsewhere.get(name) or posixpath.join(self.path, *name.split("."))
 
     def takes_ranges(self, names: Iterable[str]) -> bool:
         """Return whether several intervals of these tables may be one commit: the locks are exclusive, or ranges are fenced.
