@@ -15,6 +15,7 @@ from pathlib import Path
 from oncelake.spark.jars import DELTA, cache_folder, delta_jars, java
 
 AT_EXIT = "ONCELAKE_ARCHIVE_AT_EXIT"
+_TRAINING_RUN = "oncelake.cli.training_run"
 
 
 def archive_options() -> list[str]:
@@ -27,12 +28,14 @@ def archive_options() -> list[str]:
 
 
 def archive_path() -> Path:
-    """Return the path of the archive for this Java and these jars."""
+    """Return the path of the archive for this Java, these jars and this training run."""
     import importlib.metadata
 
     program = Path(java()).resolve()
     parts = [str(program), str(program.stat().st_mtime_ns), importlib.metadata.version("pyspark"), DELTA, *delta_jars()]
-    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+    # Found without an import, which would load the whole package.
+    trained = (Path(__file__).parents[1] / "cli" / "training_run.py").read_text()
+    key = hashlib.sha256("\n".join([*parts, trained]).encode()).hexdigest()[:12]
     return cache_folder() / f"classes-{key}.jsa"
 
 
@@ -44,7 +47,7 @@ def create_archive() -> Path:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
         created = Path(scratch) / archive.name
-        command = [sys.executable, "-m", "oncelake.delta.warmup", scratch]
+        command = [sys.executable, "-m", _TRAINING_RUN, scratch]
         subprocess.run(command, env={**os.environ, AT_EXIT: str(created)}, check=True, stdout=subprocess.DEVNULL)
         created.replace(archive)
     return archive
