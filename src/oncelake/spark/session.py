@@ -41,6 +41,8 @@ _APPENDED = {
 }
 # Where Spark's start scripts look for more jars. They come last, so that the class archive of the others stays valid.
 _CLASS_PATH = "SPARK_DIST_CLASSPATH"
+# Spark's start script runs a small JVM first, which only puts the command line of the real one together.
+_LAUNCHER = {"SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 # Set for a Python program that spark-submit started: its JVM, master and jars are there already.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
@@ -62,7 +64,12 @@ def open_session(settings: Mapping[str, str], jars: Sequence[str] = ()) -> Spark
     settings = settings if local or not jars else _merge({"spark.jars": ",".join(jars)}, settings)
     for key, value in _merge(_defaults(settings), settings).items():
         builder = builder.config(key, value)
-    with environment(class_path_after(jars) if local else {}), _spark_log() as log, _keep_interrupt_handler():
+    launcher = {name: os.environ.get(name, options) for name, options in _LAUNCHER.items()}
+    with (
+        environment(launcher | (class_path_after(jars) if local else {})),
+        _spark_log() as log,
+        _keep_interrupt_handler(),
+    ):
         try:
             session = builder.getOrCreate()
         except Exception as error:

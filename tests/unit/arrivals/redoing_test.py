@@ -266,3 +266,31 @@ def test_a_skipped_copy_is_new_when_the_content_of_its_original_is_replaced(tmp_
         assert folder.freeze(2) == [3]
         assert folder.commit(3) == ["c.json"]
         assert [folder.commit(number, "again") for number in range(4)] == [[], [], ["b.json"], ["c.json"]]
+
+
+def test_the_run_after_a_plan_freezes_what_the_plan_saw(folder):
+    folder.drop("a.json")
+    waiting = folder.backlog.waiting(None)
+    assert [(batch.number, batch.files) for batch in waiting.batches] == [(0, 1)]
+    folder.drop("b.json")  # after the plan: for the next run
+    assert folder.freeze() == [0]
+    assert folder.commit(0) == ["a.json"]
+    assert folder.look() == (["b.json"], [])
+
+
+def test_a_file_that_another_runner_froze_after_a_plan_is_not_frozen_again(folder):
+    folder.drop("a.json")
+    folder.backlog.waiting(None)
+    other = Folder(folder.root)
+    (only,) = other.backlog.freeze(None).batches
+    other.commit(only.number)
+    assert folder.freeze(only.number) == []
+
+
+def test_what_a_batch_left_after_a_plan_is_frozen_for_a_later_one(folder):
+    folder.drop("a.json")
+    assert folder.freeze() == [0]
+    folder.backlog.waiting(0)  # the plan takes the file for one of the batch
+    folder.drop("a.json", "{}\n{}\n", 2)
+    folder.commit(0)  # by another runner, which leaves it
+    assert folder.freeze(0) == [1]

@@ -17,6 +17,7 @@ from oncelake.model.arrivals import Waiting, WaitingBatch
 from oncelake.model.contracts import Pins, Reading
 from oncelake.model.failpoints import failpoint
 from oncelake.model.intervals import Interval
+from oncelake.model.slices import Slice
 from oncelake.sources.arrivals.clean_up import refuse_tables
 from oncelake.sources.arrivals.contents import Contents, reopen_copies
 from oncelake.sources.arrivals.discovery import Discovery, discover
@@ -34,9 +35,20 @@ if TYPE_CHECKING:
     from oncelake.sources.arrivals.arriving import ArrivingFiles
 
 _EXAMPLES = 3
-# Listings by pattern and root: the run that follows its plan at once need not list a million files again.
+# The looks of plans: the run that follows at once need not list a million files again, and compare them with the known ones.
 _RECENT_SECONDS = 5.0
-_listings: dict[tuple[str, str], tuple[float, Discovery]] = {}
+_looks: dict[tuple[str, str, str], Look] = {}
+
+
+class Look(NamedTuple):
+    """What a folder had at some moment, and how it differed from the files that the manifests name."""
+
+    made: float
+    listing: Discovery
+    # Which batches were frozen then, and of which the outcomes were recorded.
+    batches: tuple[list[int], list[int]]
+    slice: Slice
+    found: tuple[Discovery, Difference]
 
 
 class Part(NamedTuple):
@@ -182,10 +194,25 @@ class Backlog:
         return set(left["path"].to_pylist())
 
     def look(self, recent: bool = False) -> tuple[Discovery, Difference]:
-        """Return the files there are now, and what is new or changed among them; with `recent` by the listing of a plan."""
-        discovery = self._discover(recent)
-        discovery = replace(discovery, files=self.in_range(discovery.files))
-        return discovery, KnownFiles.load(self.manifests.folder).subtract(discovery.files)
+        """Return the files there are now, and what is new or changed among them; with `recent` as a plan saw them just before, once.
+
+        A file that has changed since then is noticed before it is read, like one that changes after any listing.
+        """
+        place = (self.manifests.folder, self.reading.lake.file(self.source.path), self.reading.lake.file(""))
+        last = _looks.pop(place, None)
+        if not recent or last is None or time.monotonic() - last.made >= _RECENT_SECONDS:
+            last = None
+        batches = self.manifests.numbers(), self.manifests.recorded()
+        if last is not None and (last.batches, last.slice) == (batches, self.reading.slice):
+            return last.found
+        made = time.monotonic() if last is None else last.made
+        listing = discover(*place[1:]) if last is None else last.listing
+        discovery = replace(listing, files=self.in_range(listing.files))
+        found = discovery, KnownFiles.load(self.manifests.folder).subtract(discovery.files)
+        _release_memory()
+        if not recent:
+            _looks[place] = Look(made, listing, batches, self.reading.slice, found)
+        return found
 
     def in_range(self, files: pa.Table) -> pa.Table:
         """Return the files in the range of the reading, by the date in their path if that is declared, or when they were modified."""
@@ -195,21 +222,6 @@ class Backlog:
         first, last = (int(instant.timestamp()) * 10**9 for instant in (span.start, span.end))
         times = files["modified"] if pattern is None else path_times(files["path"], pattern)
         return files.filter(pc.and_(pc.greater_equal(times, first), pc.less(times, last)))
-
-    def _discover(self, recent: bool) -> Discovery:
-        """List the files, or with `recent` return the listing that was made just before, once.
-
-        A file that has changed since then is noticed before it is read, like one that changes after any listing.
-        """
-        pattern = (self.reading.lake.file(self.source.path), self.reading.lake.file(""))
-        made, listing = _listings.pop(pattern, (0.0, None))
-        if listing is not None and recent and time.monotonic() - made < _RECENT_SECONDS:
-            return listing
-        discovery = discover(*pattern)
-        _release_memory()
-        if not recent:
-            _listings[pattern] = time.monotonic(), discovery
-        return discovery
 
     def _undone(self, numbers: list[int], done: int | None) -> list[int]:
         """Return the frozen batches after the last one that every target has; raise if manifests were lost."""
