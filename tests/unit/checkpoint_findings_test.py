@@ -83,7 +83,9 @@ def test_no_checkpoint_has_no_findings(tmp_path):
     assert examine_checkpoint(str(tmp_path / "nothing"), recorded()) == []
 
 
-@pytest.mark.parametrize("torn", ["", "v1\n", "v1\n{}\n", 'v1\n{"batchWatermarkMs":0'])
+@pytest.mark.parametrize(
+    "torn", ["", "v1\n", "v1\n{}\n", 'v1\n{"batchWatermarkMs":0', 'v1\n{}\n{"t":{"0":4', 'v1\n{}\n{"t":{"0":4}']
+)
 def test_torn_offsets_of_a_batch_that_nobody_has_are_removed(folder, torn):
     folder.write("offsets/3", torn)
     assert folder.codes() == [("torn_offsets", "error")]

@@ -20,6 +20,8 @@ REASON = "__once_reason"
 CLEARED, UNCLEARED = -1, -2
 _NAMESPACE = uuid.UUID("6f6e6365-6c61-6b65-8000-000000000000")
 _VERSION = "v1"
+# What Spark writes for a source that has no offset yet.
+_NO_OFFSET = "-"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,10 @@ class BatchOffsets:
         version, *lines = text.split("\n")
         if version != _VERSION or len(lines) < 2 or not all(lines):
             raise ValueError("the file is not complete" if version.startswith("v") or not text else "no offset file")
+        for offset in lines[1:]:
+            # A file that is cut in its last line has all its lines.
+            if offset != _NO_OFFSET:
+                json.loads(offset)
         return cls(tuple(lines[1:]), json.loads(lines[0]))
 
     def file_text(self) -> str:

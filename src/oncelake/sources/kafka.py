@@ -15,6 +15,7 @@ from oncelake.model.intervals import Grid
 from oncelake.model.source_location import declared_at
 from oncelake.model.streams import REASON, Beginning, Lag, StreamDefaults
 from oncelake.spark.avro_column import CONFLUENT_HEADER, decode_avro, require_fastavro, schema_problem
+from oncelake.spark.json_column import decode_json, text_problem
 from oncelake.spark.kafka_client import topic_ids, topic_offsets
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 KINDS = ("string", "json", "avro", "confluent_avro", "bytes")
 _AVRO = ("avro", "confluent_avro")
 _STARTS = ("earliest", "latest")
-_RAW_VALUE, _RAW_KEY, _BAD_JSON = "__once_value", "__once_key", "__once_bad_json"
+_RAW_VALUE = "__once_value"
 # What tells one message from all others; and how Spark spells the first offset there is.
 _PLACE, _EARLIEST = ("topic", "partition", "offset"), -2
 # Options that a batch read does not have.
@@ -203,8 +204,8 @@ class KafkaSource(StreamDefaults):
         """Return the messages with decoded keys and values, and why one cannot be decoded."""
         from pyspark.sql import functions as F
 
-        value, bad_value = _decode(self.value, F.col("value"), "value")
-        key, bad_key = _decode(self.key, F.col("key"), "key")
+        frame, value, bad_value = _decode(frame, self.value, "value")
+        frame, key, bad_key = _decode(frame, self.key, "key")
         names = ["topic", "partition", "offset", "timestamp", *(["headers"] if self.headers else [])]
         return frame.select(
             key.alias("key"),
@@ -313,46 +314,22 @@ def start_instant(text: str) -> int | None:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _decode(coding: Coding, column: Column, name: str) -> tuple[Column, Column]:
-    """Return the decoded column, and the reason why a value cannot be decoded; a null value is null and has none."""
+def _decode(frame: DataFrame, coding: Coding, name: str) -> tuple[DataFrame, Column, Column]:
+    """Return a frame, and of it the decoded column and the reason why a value cannot be decoded; a null value is null and has none."""
     from pyspark.sql import functions as F
 
-    none = F.lit(None).cast("string")
+    column, none = F.col(name), F.lit(None).cast("string")
     if coding.kind == "bytes":
-        return column, none
+        return frame, column, none
     if coding.kind in _AVRO:
         require_fastavro()
         header = CONFLUENT_HEADER if coding.kind == "confluent_avro" else 0
-        return decode_avro(column, str(coding.schema), name, header)
+        return frame, *decode_avro(column, str(coding.schema), name, header)
     text = column.cast("string")
     no_text = F.when(~F.is_valid_utf8(text), F.lit(f"{name}: the bytes are not valid UTF-8"))
     if coding.kind == "string":
-        return text, no_text
-    no_json = F.when(column.isNotNull() & ~_is_json(text), F.lit(f"{name}: the text is not valid JSON"))
+        return frame, text, no_text
     if coding.schema is None:
-        return text, F.coalesce(no_text, no_json)
-    return _decode_struct(coding.schema, text, name, F.coalesce(no_text, no_json))
-
-
-def _is_json(text: Column) -> Column:
-    """Return whether a text is one JSON value and nothing else.
-
-    Spark's parser stops at the end of a value and ignores what follows. Only one whole value is right both between the
-    brackets of an array and as the value of a key.
-    """
-    from pyspark.sql import functions as F
-
-    in_array = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
-    in_object = F.try_parse_json(F.concat(F.lit('{"a":'), text, F.lit("}")))
-    return in_array.isNotNull() & in_object.isNotNull()
-
-
-def _decode_struct(schema: str, text: Column, name: str, no_json: Column) -> tuple[Column, Column]:
-    """Decode JSON objects by a schema. One value that does not fit makes the message bad: nothing becomes null in silence."""
-    from pyspark.sql import functions as F
-
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD_JSON}
-    parsed = F.from_json(text, f"{schema}, {_BAD_JSON} string", options)
-    no_object = F.when(~F.ltrim(text).startswith("{"), F.lit(f"{name}: the JSON text is not an object"))
-    no_fit = F.when(parsed[_BAD_JSON].isNotNull(), F.lit(f"{name}: the JSON text does not fit the schema"))
-    return parsed.dropFields(_BAD_JSON), F.coalesce(no_json, no_object, no_fit)
+        return frame, text, F.coalesce(no_text, text_problem(text, name))
+    frame, decoded, problem = decode_json(frame, name, coding.schema)
+    return frame, decoded, F.coalesce(no_text, problem)
