@@ -256,3 +256,12 @@ def test_a_project_may_lie_in_an_odd_folder(tmp_path, spark, name, lake):
     assert len(DeltaTable(str(tmp_path / lake / "t")).to_pyarrow_table()) == 3
     assert [entry["outcome"] for entry in project.ledger() if entry["event"] == "ended"] == ["committed"] * 3
     assert {path.name for path in tmp_path.iterdir()} == {name, lake}
+
+
+def test_a_frame_that_fails_in_once_write_is_an_error_of_ours(spark, tmp_path):
+    frame = spark.range(3).selectExpr("id", "assert_true(id < 2) AS checked")
+    with pytest.raises(once.OncelakeError, match="is not true") as found:
+        once.write(frame, once.merge("t", keys="id"), work="job", lake=str(tmp_path))
+    assert (found.value.code, found.value.facts["target"]) == ("write_failed", "t")
+    assert "call once.write again" in found.value.next
+    assert not (tmp_path / "t").exists()

@@ -442,6 +442,11 @@ def test_two_projects_with_the_same_module_names_keep_apart(make):
     assert [load(root).pipelines["orders"].writes_tables for root in (one, other, one)] == [{"one"}, {"other"}, {"one"}]
 
 
+def test_code_that_needs_a_session_at_import_is_named_as_such(make):
+    root = make({"pipelines.py": "raise RuntimeError('[SESSION_OR_CONTEXT_NOT_EXISTS]')\n"})
+    assert "no session yet" in refused(LoadFailed, root)["problem"]
+
+
 def test_a_project_is_loaded_anew_every_time(make):
     root = make({"pipelines.py": ORDERS})
     first = load(root)

@@ -26,6 +26,8 @@ from oncelake.errors.base import did_you_mean
 
 Vocabulary = Mapping[str, Callable[..., Any]]
 _DEFAULT = ("pipelines.py", "pipelines")
+# A project is loaded without Spark.
+_NEEDS_SESSION = '; there is no session yet when a project is loaded: use it inside the function, and give UDFs their type as LongType(), not as "long"'
 # Loading replaces modules of the whole process.
 _import_lock = threading.RLock()
 _SCHEDULE = ("every", "start", "timezone", "combine_intervals", "late", "lookback")
@@ -156,7 +158,8 @@ def _run_user_code(load: Callable[[], Any], root: Path, path: Path) -> None:
         for frame in traceback.extract_tb(error.__traceback__):
             if Path(frame.filename).is_relative_to(root):
                 where = f"{_relative(frame.filename, root)}:{frame.lineno}"
-        raise LoadFailed(where=where, problem=f"{type(error).__name__}: {error}") from error
+        hint = _NEEDS_SESSION if "SESSION_OR_CONTEXT_NOT_EXISTS" in str(error) else ""
+        raise LoadFailed(where=where, problem=f"{type(error).__name__}: {error}{hint}") from error
 
 
 def _relative(filename: str, root: Path) -> str:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oncelake.delta.conflicts import TableChanged
+from oncelake.delta.conflicts import ErrorKind, TableChanged, classify
 from oncelake.model.contracts import Stamp
 from oncelake.model.failpoints import failpoint
 from oncelake.model.markers import Marker
@@ -49,6 +49,7 @@ def create(frame: DataFrame, path: str, layout: Layout) -> None:
     delta-rs creates it in one atomic file. Spark leaves an incomplete log behind when it is killed, and then refuses to
     create the table: it is used only for types that delta-rs does not know.
     """
+    _require_delta(frame.sparkSession, path)
     schema = _nullable(frame.schema)
     try:
         _create_without_jvm(path, schema, layout)
@@ -56,6 +57,15 @@ def create(frame: DataFrame, path: str, layout: Layout) -> None:
         by = f" PARTITIONED BY ({_names(layout.partition_by)})" if layout.partition_by else ""
         statement = f"CREATE TABLE IF NOT EXISTS delta.{identifier(path)} ({schema.toDDL()}) USING delta{by}"
         frame.sparkSession.sql(statement)
+
+
+def _require_delta(session: SparkSession, path: str) -> None:
+    """Raise what Spark raises if it has no Delta: delta-rs would create a table that the session cannot write."""
+    try:
+        _ = session.read.format("delta").load(path).schema
+    except Exception as error:
+        if classify(error) is ErrorKind.NO_DELTA:
+            raise
 
 
 def apply_layout(session: SparkSession, path: str, layout: Layout) -> None:

@@ -49,7 +49,10 @@ class DeltaMissing(OncelakeError):
     retry = Retry.HELPS
     stops_run = True
     says = "the Spark session has no Delta, so {pipeline} cannot write {target}: {problem}"
-    hint = 'give Spark the jars, for instance spark-submit --jars "$(python -m oncelake.spark.jars)", then run: oncelake run {pipeline}'
+    hint = (
+        'give Spark Delta\'s jars, for instance spark-submit --jars "$(python -m oncelake.spark.jars)", and a session that the program starts '
+        "itself also Delta's extension and catalog, then run: oncelake run {pipeline}"
+    )
 
 
 class WorkersDiffer(OncelakeError):

@@ -10,7 +10,7 @@ from oncelake.declare.settings import LOCK_TIMEOUT
 from oncelake.delta.compaction import compact_if_due
 from oncelake.delta.lake_session import store_problems
 from oncelake.delta.tables import Lake
-from oncelake.errors import BadDeclaration, OncelakeError
+from oncelake.errors import BadDeclaration
 from oncelake.model.contracts import Pattern
 from oncelake.model.intervals import Grid, Interval
 from oncelake.model.names import lake_path
@@ -20,7 +20,7 @@ from oncelake.model.work import COMMITTED, Outcome, Work
 from oncelake.running.commit import write_work
 from oncelake.running.commit_state import requested_generation
 from oncelake.running.context import RunContext
-from oncelake.running.failures import environment_error
+from oncelake.running.failures import error_of_work
 from oncelake.spark.connect import is_connect
 
 if TYPE_CHECKING:
@@ -64,10 +64,8 @@ def write(
         todo = replace(todo, generation=requested, marker=pattern.marker(pipeline, slice_, requested))
     try:
         outcome = write_work(todo, lambda: frame, pattern, table, context, call)
-    except Exception as error:
-        found = error if isinstance(error, OncelakeError) else environment_error(error, todo)
-        if found is None:
-            raise
+    except Exception as error:  # noqa: BLE001  it is raised as an error of ours
+        found = error_of_work(error, todo)
         # There is no pipeline of that name to run.
         found.retry_with("call once.write again")
         raise found from error.__cause__ if found is error else error
