@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import oncelake as once
+from oncelake.testing import RecordingListener
 from support.kafka import Message
 
 
@@ -119,7 +120,11 @@ def test_a_lost_checkpoint_stops_the_stream(payments):
     stream.send(*numbers(1, 2, 3))
     stream.project().run("payments")
     shutil.rmtree(stream.checkpoint)
-    failed(stream.project().run("payments"), "checkpoint_lost")
+    heard = RecordingListener()
+    failed(stream.project().run("payments", listener=heard), "checkpoint_lost")
+    assert {outcome.code for outcome in heard.outcomes} == {
+        "checkpoint_lost"
+    }  # the terminal prints what listeners hear
     assert stream.ids() == [1, 2, 3]
 
 

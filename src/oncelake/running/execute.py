@@ -142,7 +142,7 @@ def _run_slices(
             items = [item for items in slices for item in items]
             done = [_skipped(item, context) for item in items if item.action == "skip"]
             left = [failure_of(item.work, busy) for item in items if item.action != "skip"]
-            return _ended(done, context, attempted=False) + _ended(left, context, attempted=False)
+            return report_ended(done, context, attempted=False) + report_ended(left, context, attempted=False)
         context = replace(context, held=frozenset(pipeline.writes_tables))
         with ThreadPoolExecutor(len(slices)) as pool:
             futures = [pool.submit(run_slice, pipeline, items, earlier, context) for items in slices]
@@ -156,14 +156,14 @@ def _run_slices(
 def run_slice(pipeline: Pipeline, items: list[Planned], earlier: list[Outcome], context: RunContext) -> list[Outcome]:
     """Run the works of one slice: done ones are skipped, blocked ones reported, the rest attempted."""
     if all(item.action == "skip" for item in items):
-        return _ended([_skipped(item, context) for item in items], context, attempted=False)
+        return report_ended([_skipped(item, context) for item in items], context, attempted=False)
     outcomes: list[Outcome] = []
     for works, blocked in split_by_upstream(pipeline, items, earlier):
         if blocked:
             targets = {work.target for work in works}
             skipped = [item for item in items if item.action == "skip" and item.target not in targets]
-            outcomes += _ended([_skipped(item, context) for item in skipped], context, attempted=False)
-            outcomes += _ended([failure_of(work, blocked) for work in works], context, attempted=False)
+            outcomes += report_ended([_skipped(item, context) for item in skipped], context, attempted=False)
+            outcomes += report_ended([failure_of(work, blocked) for work in works], context, attempted=False)
         elif pipeline.stream is not None:
             assert context.drain is not None
             outcomes += context.drain(pipeline, context)
@@ -186,7 +186,7 @@ def _attempt_bisecting(pipeline: Pipeline, works: list[Work], context: RunContex
         outcomes = [] if isinstance(result, SplitRange) else result
         parts = halve(current, outcomes, pipeline)
         split = {work.target for work in parts[0]} if parts else set()
-        ended += _ended([outcome for outcome in outcomes if outcome.target not in split], context)
+        ended += report_ended([outcome for outcome in outcomes if outcome.target not in split], context)
         waiting = parts + waiting
     _keep_up(pipeline, ended, context)
     return ended
@@ -219,7 +219,7 @@ def _keep_up(pipeline: Pipeline, outcomes: list[Outcome], context: RunContext) -
             register(context.session(), target, table.path, context.warn)
 
 
-def _ended(outcomes: list[Outcome], context: RunContext, attempted: bool = True) -> list[Outcome]:
+def report_ended(outcomes: list[Outcome], context: RunContext, attempted: bool = True) -> list[Outcome]:
     """Tell the listeners what came of some works."""
     if outcomes:
         context.notify(WorkEnded(context.run, tuple(outcomes), attempted))

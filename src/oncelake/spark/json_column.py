@@ -35,7 +35,7 @@ def decode_json(frame: DataFrame, column: str, schema: str) -> tuple[DataFrame, 
     found, root = F.col(parsed), _Place(F.col(wrapped), "$['a']")
     no_object = F.when(~F.ltrim(text).startswith("{"), F.lit(f"{column}: the JSON text is not an object"))
     no_fit = F.when(found[_BAD].isNotNull(), F.lit(f"{column}: the JSON text does not fit the schema"))
-    spelling = F.lit(f"{column}: a key differs from a column in upper and lower case")
+    spelling = F.lit(f"{column}: a key is spelled in another case than its column")
     other_case = F.when(_differs_in_case(text, struct.names), spelling)
     misfits = [
         F.when(

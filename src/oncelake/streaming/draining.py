@@ -24,6 +24,7 @@ from oncelake.planning.streams import (
 )
 from oncelake.running.attempt import failure_of
 from oncelake.running.context import RunContext
+from oncelake.running.execute import report_ended
 from oncelake.spark.connect import is_connect
 from oncelake.storage.objects import remove_folder, storage, write_file
 from oncelake.storage.stream_checkpoint import SOURCES, write_checkpoint
@@ -36,15 +37,19 @@ _REPLAY = "replay"
 
 def drain(pipeline: Pipeline, context: RunContext) -> list[Outcome]:
     """Write what is available now, batch by batch, and return the outcomes. Errors are reported, not raised."""
+    outcomes = _try_to_drain(pipeline, context)
+    if outcomes and outcomes[-1].code == SparkLost.code and context.restart():
+        context.warn(f"Spark's JVM died in the stream {pipeline.name}; it was started again")
+        outcomes = [*outcomes[: -len(pipeline.writes)], *_try_to_drain(pipeline, context)]
+    return outcomes
+
+
+def _try_to_drain(pipeline: Pipeline, context: RunContext) -> list[Outcome]:
     try:
         with stream_lock(pipeline, context):
-            outcomes = _drain(pipeline, context)
-            if outcomes and outcomes[-1].code == SparkLost.code and context.restart():
-                context.warn(f"Spark's JVM died in the stream {pipeline.name}; it was started again")
-                outcomes = [*outcomes[: -len(pipeline.writes)], *_drain(pipeline, context)]
-            return outcomes
-    except OncelakeError as error:
-        return failed_batch(pipeline, context, error)
+            return _drain(pipeline, context)
+    except Exception as error:  # noqa: BLE001  whatever it is, the report says it
+        return failed_batch(pipeline, context, error_of_stream(error, pipeline))
 
 
 def _drain(pipeline: Pipeline, context: RunContext) -> list[Outcome]:
@@ -55,7 +60,7 @@ def _drain(pipeline: Pipeline, context: RunContext) -> list[Outcome]:
         try:
             query.start()
         except Exception as error:  # noqa: BLE001  a query that does not start is reported like one that ends
-            return [*outcomes, *_failed(pipeline, state, error_of_stream(error, pipeline))]
+            return [*outcomes, *_failed(pipeline, state, context, error_of_stream(error, pipeline))]
         outcomes += query.wait()
     return outcomes
 
@@ -155,9 +160,10 @@ def _copy_sources(checkpoint: str, folder: str) -> None:
 
 def failed_batch(pipeline: Pipeline, context: RunContext, error: OncelakeError) -> list[Outcome]:
     """Return the outcomes of the next batch of a stream that could not go on."""
-    return _failed(pipeline, stream_state(pipeline, context), error)
+    return _failed(pipeline, stream_state(pipeline, context), context, error)
 
 
-def _failed(pipeline: Pipeline, state: StreamState, error: OncelakeError) -> list[Outcome]:
+def _failed(pipeline: Pipeline, state: StreamState, context: RunContext, error: OncelakeError) -> list[Outcome]:
     batch = Batch(state.id.text, state.finished + 1)
-    return [failure_of(item.work, error) for item in plan_batches(pipeline, [batch], {})]
+    failed = [failure_of(item.work, error) for item in plan_batches(pipeline, [batch], {})]
+    return report_ended(failed, context, attempted=False)

@@ -25,7 +25,7 @@ from oncelake.planning.batches import plan_batches
 from oncelake.planning.streams import DECLARED, PROGRESS, StreamState, declared_content, stream_reading
 from oncelake.running.attempt import failure_of
 from oncelake.running.context import RunContext
-from oncelake.running.execute import run_slice
+from oncelake.running.execute import report_ended, run_slice
 from oncelake.spark.materialize import run_plan
 from oncelake.spark.session import clone_session
 from oncelake.storage.objects import storage, write_file
@@ -146,8 +146,8 @@ class StreamQuery:
             return
         checkpoint = load_checkpoint(self.state.checkpoint_folder)
         batch = Batch(self.state.id.text, (checkpoint.finished if checkpoint else -1) + 1)
-        for item in plan_batches(self.pipeline, [batch], {}):
-            self.outcomes.append(failure_of(item.work, found))
+        failed = [failure_of(item.work, found) for item in plan_batches(self.pipeline, [batch], {})]
+        self.outcomes += report_ended(failed, self.context, attempted=False)
 
     def _open(self, session: SparkSession) -> DataFrame:
         stream, reading = self.pipeline.stream, stream_reading(self.pipeline, self.context.lake)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from oncelake.declare.pipelines import Pipeline
-from oncelake.errors import OncelakeError, SparkLost, TableBusy
+from oncelake.errors import OncelakeError, SparkLost
 from oncelake.model.contracts import Listener
 from oncelake.model.events import Event
 from oncelake.model.work import ALREADY_DONE, COMMITTED, Outcome
@@ -50,13 +50,15 @@ class StreamWatch:
         self._context, self._seconds, self._held = context, seconds, ExitStack()
 
     def __enter__(self) -> Self:
-        """Take the locks of all streams and start them; raise TableBusy if another process runs one of them."""
+        """Take the locks of all streams and start them; raise TableBusy if another process runs one of them, SparkLost without a JVM."""
         try:
             for stream in self._streams:
                 self._held.enter_context(stream_lock(stream.pipeline, stream.context))
-        except TableBusy:
+        except Exception as error:
             self._held.close()
-            raise
+            if isinstance(error, OncelakeError):
+                raise
+            raise error_of_stream(error, stream.pipeline) from error
         self.look()
         return self
 
@@ -132,7 +134,7 @@ class StreamWatch:
             # The other queries died with it: they are started in the new session at the next look.
             for other in self._streams:
                 other.query = None
-        self._context.warn(f"the stream {stream.pipeline.name} is started again in {stream.pause:g} s: {error.message}")
+        self._context.warn(f"the stream {stream.pipeline.name} is started again in {stream.pause:g} s")
         stream.outcomes = [*stream.outcomes, *failed_batch(stream.pipeline, stream.context, error)][-_REPORTED:]
         self._back_off(stream)
 
