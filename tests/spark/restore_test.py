@@ -67,6 +67,7 @@ def test_rows_taken_out_of_a_table_that_others_also_write_are_reported(tmp_path,
     spark.sql(f"RESTORE delta.`{path}` TO VERSION AS OF 1")
     (warning,) = project.status()[0].warnings
     assert "changed outside oncelake in version 6 (RESTORE)" in warning
+    assert "restore version 5 by oncelake" in warning
     doubled()
     assert project.repair("silver.orders", keys=["id"]).version == 8
     assert len(project.status()[0].warnings) == 1

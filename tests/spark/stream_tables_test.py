@@ -86,6 +86,13 @@ def test_behind_a_merge_the_change_feed_is_read(lake):
     assert (status.stream.lag, status.stream.unit) == (0, "versions")
 
 
+def test_a_table_with_columns_of_a_change_feed_is_not_read_by_one(lake):
+    lake.append(1, _commit_version=F.lit(7))
+    report = lake.project(copy_of(once.changes("orders", feed=True), once.append("bronze"))).run("copy")
+    (work,) = report.works
+    assert (work.code, "_commit_version" in work.error) == ("bad_declaration", True)
+
+
 def test_an_aggregate_over_a_stream_keeps_state(lake):
     lake.append(1, 2, place="a")
     lake.append(3, place="b")

@@ -86,7 +86,7 @@ class StreamFailed(WorkFailed):
     code = "stream_failed"
     retry = Retry.UNKNOWN
     says = "the stream {pipeline} stopped: {problem}"
-    hint = "oncelake run {pipeline}"
+    hint = "oncelake run {pipeline}; if it stops again: oncelake doctor --streams {pipeline}"
 
 
 class StateDamaged(WorkFailed):

@@ -150,7 +150,7 @@ class BatchesNotRedone(WorkFailed):
 
     code = "batches_not_redone"
     says = "cannot {verb} {what}: {pipeline} ingests files as they arrive, and {problem}"
-    hint = "{way}go back and ingest the files again that are still there: oncelake restore TARGET --to 0, then oncelake run {pipeline}"
+    hint = "{way}go back and ingest the files again that are still there: oncelake restore {what} --to 0, then oncelake run {pipeline}"
 
 
 class NullTimes(WorkFailed):

@@ -26,7 +26,11 @@ class ExternalChange:
     def __str__(self) -> str:
         """Format for display."""
         which = f"rows of {', '.join(map(str, self.rows))}" if self.rows else "rows"
-        return f"{which} changed outside oncelake in version {self.version} ({self.operation})"
+        said = f"{which} changed outside oncelake in version {self.version} ({self.operation})"
+        if self.operation != "RESTORE":
+            return said
+        # Delta's RESTORE keeps the markers.
+        return f"{said}; works that it undid still count as done: restore version {self.version - 1} by oncelake to have them back"
 
 
 def external_changes(pipeline: Pipeline, pattern: Pattern, log: TableLog) -> list[ExternalChange]:

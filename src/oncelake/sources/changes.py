@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oncelake.delta.log import TableLog
 
 FEED = "delta.enableChangeDataFeed"
+_FEED_COLUMNS = {"_change_type", "_commit_version", "_commit_timestamp"}
 
 
 def changes(
@@ -85,9 +86,15 @@ class ChangesSource(StreamDefaults):
         chosen = {name: str(value) for name, value in options.items() if value is not None}
         if self.feed:
             if dict(log.metadata.get("configuration") or {}).get(FEED) != "true":
+                self._refuse_feed_columns(log, reading)
                 session.sql(f"ALTER TABLE delta.{identifier(table.path)} SET TBLPROPERTIES ('{FEED}' = 'true')")
             chosen["readChangeFeed"] = "true"
         return session.readStream.format("delta").options(**chosen).load(table.path)
+
+    def _refuse_feed_columns(self, log: TableLog, reading: Reading) -> None:
+        if taken := sorted(_FEED_COLUMNS.intersection(log.schema)):
+            problem = f"{self.name} has the column {', '.join(taken)}, which the change feed of Delta adds itself: write it under another name"
+            raise BadDeclaration(where=reading.where, problem=problem)
 
     def decode(self, frame: DataFrame) -> DataFrame:
         """Return the rows, or the changes: every row of a table can be read."""

@@ -123,9 +123,8 @@ def _refuse_unknown(backlog: Backlog, batches: pa.ChunkedArray) -> None:
     if unknown:
         reading = backlog.reading
         problem = f'the rows of batch {min(unknown)} were written before provenance="file" was declared'
-        raise BatchesNotRedone(
-            verb="restate", what=reading.pipeline, problem=problem, pipeline=reading.pipeline, way=""
-        )
+        what = reading.writes[0].target if reading.writes else reading.pipeline
+        raise BatchesNotRedone(verb="restate", what=what, problem=problem, pipeline=reading.pipeline, way="")
 
 
 def _gone(gone: pa.Table) -> Iterable[str]:
