@@ -207,6 +207,7 @@ class Backlog:
             return last.found
         made = time.monotonic() if last is None else last.made
         listing = discover(*place[1:]) if last is None else last.listing
+        _release_memory()
         discovery = replace(listing, files=self.in_range(listing.files))
         found = discovery, KnownFiles.load(self.manifests.folder).subtract(discovery.files)
         _release_memory()
