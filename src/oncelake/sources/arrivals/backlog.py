@@ -205,14 +205,13 @@ class Backlog:
         batches = self.manifests.numbers(), self.manifests.recorded()
         if last is not None and (last.batches, last.slice) == (batches, self.reading.slice):
             return last.found
-        made = time.monotonic() if last is None else last.made
         listing = discover(*place[1:]) if last is None else last.listing
         _release_memory()
         discovery = replace(listing, files=self.in_range(listing.files))
         found = discovery, KnownFiles.load(self.manifests.folder).subtract(discovery.files)
         _release_memory()
         if not recent:
-            _looks[place] = Look(made, listing, batches, self.reading.slice, found)
+            _looks[place] = Look(time.monotonic(), listing, batches, self.reading.slice, found)
         return found
 
     def in_range(self, files: pa.Table) -> pa.Table:
