@@ -47,6 +47,7 @@ def test_executors_that_die_before_the_commit_cost_a_retry(tmp_path, spark, plac
     spark.range(4, numPartitions=4).count()
     assert place.executors()
     reached = killed_once("committing", kill)
+    assert project.run("orders", date=DAYS[0]).outcome == "done"  # a range is one commit
     report = project.run("orders", **SPAN)
     assert len(reached) > 1
     assert (report.outcome, ids(tmp_path)) == ("done", expected_ids(variant)), [w.error for w in report.works]
